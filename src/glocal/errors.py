@@ -1,0 +1,56 @@
+"""The errors that glocal raises on purpose.
+
+Every one is a `GlocalError` and also a built-in error, so that `except ValueError` works as people expect. A message
+states the fact first (the argument with its value, shapes with axis names) and then one remedy.
+`exit_code` is what the command line returns for it.
+"""
+
+from __future__ import annotations
+
+
+class GlocalError(Exception):
+    """Base of all errors that glocal raises on purpose."""
+
+    exit_code = 1
+
+
+class ArgumentError(GlocalError, ValueError):
+    """An argument has a value that cannot be used."""
+
+    exit_code = 2
+
+
+class InputError(GlocalError, ValueError):
+    """A signal, an image or a file cannot be read or used."""
+
+    exit_code = 3
+
+
+class OutputError(GlocalError, RuntimeError):
+    """An output exists already or cannot be written."""
+
+    exit_code = 4
+
+
+class MemoryLimitError(GlocalError, RuntimeError):
+    """The work does not fit into the memory there is."""
+
+    exit_code = 5
+
+
+class ModelError(GlocalError, RuntimeError):
+    """Model weights are missing or damaged."""
+
+    exit_code = 6
+
+
+class DeviceError(GlocalError, RuntimeError):
+    """A device or backend is not available, or tensors lie on different devices."""
+
+    exit_code = 7
+
+
+class MissingDependencyError(GlocalError, RuntimeError):
+    """An optional library that this call needs is not installed."""
+
+    exit_code = 1
