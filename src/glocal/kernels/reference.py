@@ -2,13 +2,18 @@
 
 Neighbour search compares squared distances bit by bit, so the order of the float32 additions is part of the
 definition: `window_sum` says it. Every backend follows it and fused multiply-adds are not used, so every backend finds
-the same neighbours, ties included.
+the same neighbours, ties included. `reverse` is the reversed graph that fast backward passes gather over; autograd
+does without it here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+Reverse = tuple[Tensor, Tensor]
 
 
 def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
@@ -34,7 +39,12 @@ def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
 
 
 def patch_neighbors(
-    planes: Tensor, k: int, patch: tuple[int, int], coords: float, radius: int | None
+    planes: Tensor,
+    k: int,
+    patch: tuple[int, int],
+    coords: float,
+    radius: int | None,
+    progress: Callable[[float], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Find the `k` nearest patches of every pixel: itself, then by (squared distance, vertex index).
 
@@ -51,30 +61,38 @@ def patch_neighbors(
     -------
     neighbors (n, k) int32 and squared distances (n, k) float32. Cost: O(n^2 c patch) time, O(n patch c) memory.
     """
-    c, ph, pw = planes.shape[0], *patch
-    h, w = planes.shape[1] - ph + 1, planes.shape[2] - pw + 1
-    n = h * w
-    cells = planes.unfold(1, ph, 1).unfold(2, pw, 1).reshape(c, n, ph, pw)
-    y, x = torch.arange(n, device=planes.device) // w, torch.arange(n, device=planes.device) % w
-    factor = torch.tensor(coords * coords, dtype=torch.float32, device=planes.device)
+    n = (planes.shape[1] - patch[0] + 1) * (planes.shape[2] - patch[1] + 1)
     neighbors = torch.empty(n, k, dtype=torch.int32, device=planes.device)
     distances = torch.empty(n, k, dtype=torch.float32, device=planes.device)
     for i in range(n):
-        squares = (cells[0] - cells[0, i]).square()
-        for channel in range(1, c):
-            squares = squares + (cells[channel] - cells[channel, i]).square()
-        d2 = window_sum(window_sum(squares, ph, 1), pw, 2)[:, 0, 0]
-        dy, dx = y - y[i], x - x[i]
-        d2 = d2 + factor * (dy * dy + dx * dx).to(torch.float32)
-        if radius is not None:
-            d2 = d2.masked_fill((dy.abs() > radius) | (dx.abs() > radius), torch.inf)
+        d2 = patch_distances(planes, i, patch, coords, radius)
         d2[i] = -1  # the vertex itself always comes first
         distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
         neighbors[i] = order
+        if progress is not None and i % 1024 == 0:
+            progress(i / n)
     return neighbors, distances.clamp_(min=0)
 
 
-def knn(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def patch_distances(planes: Tensor, i: int, patch: tuple[int, int], coords: float, radius: int | None) -> Tensor:
+    """Compute `d2(i, j)` for one vertex `i` and all `j`, (n,) float32; infinite outside the search window."""
+    c, ph, pw = planes.shape[0], *patch
+    w = planes.shape[2] - pw + 1
+    cells = planes.unfold(1, ph, 1).unfold(2, pw, 1).flatten(1, 2)  # (c, n, ph, pw)
+    j = torch.arange(cells.shape[1], device=planes.device)
+    dy, dx = j // w - i // w, j % w - i % w
+    squares = (cells[0] - cells[0, i]).square()
+    for channel in range(1, c):
+        squares = squares + (cells[channel] - cells[channel, i]).square()
+    factor = torch.tensor(coords * coords, dtype=torch.float32, device=planes.device)
+    d2 = window_sum(window_sum(squares, ph, 1), pw, 2)[:, 0, 0]
+    d2 = d2 + factor * (dy * dy + dx * dx).to(torch.float32)
+    if radius is not None:
+        d2 = d2.masked_fill((dy.abs() > radius) | (dx.abs() > radius), torch.inf)
+    return d2
+
+
+def knn(features: Tensor, k: int, progress: Callable[[float], None] | None = None) -> tuple[Tensor, Tensor]:
     """Find the `k` nearest rows of every row: itself, then by (squared distance in float64, vertex index).
 
     Returns neighbors (n, k) int32 and squared distances (n, k) float64. Cost: O(n^2 f) time, O(n f) memory.
@@ -90,23 +108,37 @@ def knn(features: Tensor, k: int) -> tuple[Tensor, Tensor]:
         d2[i] = -1
         distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
         neighbors[i] = order
+        if progress is not None and i % 1024 == 0:
+            progress(i / n)
     return neighbors, distances.clamp_(min=0)
 
 
-def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
+def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None, reverse: Reverse | None = None) -> Tensor:
     """Equation 5: `p_l(i, x) = g(w_i, j_l) x[j_l]`, from x (b, n, c) to patches (b, n, d, c). Differentiable."""
     patches = x.index_select(1, neighbors.reshape(-1)).unflatten(1, neighbors.shape)
     return patches if weights is None else patches * weights.unsqueeze(-1)
 
 
-def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
+def graph_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse | None = None
+) -> Tensor:
     """Equations 6 and 7 without the non-linearity: x (b, n, c), filters (d, c, m) -> (b, n, m). Differentiable."""
     return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights), filters)
 
 
-def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
+def shared_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, reverse: Reverse | None = None
+) -> Tensor:
     """Equation 6 with one filter `taps` (d,) for all channels: x (b, n, c) -> (b, n, c). Differentiable."""
     return torch.einsum("bndc,d->bnc", extract(x, neighbors, weights), taps)
+
+
+def gram(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, reverse: Reverse | None = None
+) -> Tensor:
+    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`: x (n, c) -> (m, m). Differentiable."""
+    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters)[0] + bias)
+    return maps.T @ maps
 
 
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,55 @@
+"""Several graphs as one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from glocal.errors import ArgumentError, DeviceError
+from glocal.graph import Graph
+
+
+def block_diagonal(graphs: Sequence[Graph]) -> Graph:
+    """Put graphs of any sizes side by side, without edges between them: vertex `i` of graph `b` is `n_0 + ... + i`.
+
+    One layer call then serves the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
+    Smaller degrees are completed with self-edges of weight 0. `distances` are kept if all have them and one degree.
+    Cost: O(sum of n d).
+
+    >>> from glocal import grid_graph
+    >>> block_diagonal([grid_graph((2,)), grid_graph((3,))]).num_vertices
+    5
+    """
+    if not graphs:
+        message = "block_diagonal: `graphs` is empty. Give at least one graph."
+        raise ArgumentError(message)
+    devices = {str(g.device) for g in graphs}
+    if len(devices) > 1:
+        message = f"block_diagonal: the graphs lie on {' and '.join(sorted(devices))}. Move them with .to(device)."
+        raise DeviceError(message)
+    degree = max(g.degree for g in graphs)
+    irregular = any(g.degree < degree for g in graphs)
+    shifts = torch.tensor([0, *(g.num_vertices for g in graphs[:-1])]).cumsum(0).tolist()
+    neighbors = torch.cat([_widen(g, degree) + shift for g, shift in zip(graphs, shifts, strict=True)])
+    weights = None
+    if irregular or any(g.weights is not None for g in graphs):
+        weights = torch.cat([_pad(_weights(g), degree) for g in graphs])
+    known = [g.distances for g in graphs if g.distances is not None]
+    distances = torch.cat(known) if len(known) == len(graphs) and not irregular else None
+    return Graph(neighbors, weights, distances)
+
+
+def _weights(graph: Graph) -> Tensor:
+    return torch.ones(graph.neighbors.shape, device=graph.device) if graph.weights is None else graph.weights
+
+
+def _pad(values: Tensor, degree: int) -> Tensor:
+    return torch.nn.functional.pad(values, (0, degree - values.shape[1]))
+
+
+def _widen(graph: Graph, degree: int) -> Tensor:
+    n, d = graph.neighbors.shape
+    own = torch.arange(n, dtype=torch.int32, device=graph.device).unsqueeze(1).expand(n, degree - d)
+    return torch.cat([graph.neighbors, own], 1)

@@ -1,0 +1,144 @@
+"""Graphs from and to SciPy, NetworkX and PyTorch Geometric. Each library is imported only when called.
+
+Those libraries keep an unordered set of edges; here the order of a vertex's edges matters. So `to_*` can carry the
+column as an edge attribute, and `from_*` use it when it is there. Otherwise the columns are: the vertex itself first,
+then the other edges by falling weight, ties by smaller index. A vertex without a self-edge gets one of weight 0, and
+vertices with fewer edges are completed with self-edges of weight 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from glocal.errors import ArgumentError, MissingDependencyError
+from glocal.graph import Graph
+
+if TYPE_CHECKING:
+    import networkx
+    import scipy.sparse
+    import torch_geometric.data
+
+
+def from_edges(source: Tensor, target: Tensor, weight: Tensor, *, num_vertices: int, column: Tensor | None = None) -> Graph:
+    """Build a graph from lists of edges; every other `from_*` goes through it. Cost: O(E log E).
+
+    `column` gives the place of each edge in its row; without it the order described in the module docstring is used.
+
+    >>> g = from_edges(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), torch.ones(3), num_vertices=2)
+    >>> g.neighbors.tolist(), g.weights.tolist()
+    ([[0, 1], [1, 1]], [[1.0, 1.0], [1.0, 0.0]])
+    """
+    source, target = source.reshape(-1).long(), target.reshape(-1).long()
+    weight = weight.reshape(-1).to(torch.float64 if weight.dtype == torch.float64 else torch.float32)
+    if not len(source) == len(target) == len(weight):
+        message = f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give as many of each."
+        raise ArgumentError(message)
+    for ends in (source, target):
+        if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= num_vertices):
+            message = f"from_edges: an edge ends outside the vertices 0 to {num_vertices - 1}. Check `num_vertices`."
+            raise ArgumentError(message)
+    if column is None:
+        source, target, weight, column = _ordered(source, target, weight, num_vertices)
+    degree = int(column.max()) + 1
+    neighbors = torch.arange(num_vertices).unsqueeze(1).repeat(1, degree)
+    weights = torch.zeros(num_vertices, degree, dtype=weight.dtype)
+    neighbors[source, column.long()] = target
+    weights[source, column.long()] = weight
+    return Graph(neighbors, weights)
+
+
+def _ordered(source: Tensor, target: Tensor, weight: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    own = torch.ones(n, dtype=torch.bool)
+    own[source[source == target]] = False
+    missing = own.nonzero().reshape(-1)
+    source, target = torch.cat([source, missing]), torch.cat([target, missing])
+    weight = torch.cat([weight, weight.new_zeros(len(missing))])
+    order = target.argsort(stable=True)
+    order = order[(-weight[order]).argsort(stable=True)]
+    order = order[(source[order] != target[order]).to(torch.int8).argsort(stable=True)]
+    order = order[source[order].argsort(stable=True)]
+    source, target, weight = source[order], target[order], weight[order]
+    first = torch.searchsorted(source, source)
+    return source, target, weight, torch.arange(len(source)) - first
+
+
+def from_scipy(matrix: scipy.sparse.spmatrix | scipy.sparse.sparray) -> Graph:
+    """Read a sparse (n, n) adjacency matrix; explicit zeros are edges of weight 0."""
+    coo = matrix.tocoo()
+    if coo.shape[0] != coo.shape[1]:
+        message = f"from_scipy: the matrix has the shape {coo.shape}, but an adjacency matrix is square. Check it."
+        raise ArgumentError(message)
+    row, col, data = (torch.from_numpy(part.copy()) for part in (coo.row, coo.col, coo.data))
+    return from_edges(row, col, data, num_vertices=coo.shape[0])
+
+
+def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
+    """Return the adjacency matrix `W` (n, n); parallel edges add up, edges of weight 0 are left out."""
+    sparse = _module("scipy.sparse", "to_scipy", "scipy")
+    source, target, weight, _ = _edges(graph)
+    n = graph.num_vertices
+    matrix = sparse.coo_array((weight.numpy(), (source.numpy(), target.numpy())), shape=(n, n)).tocsr()
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def from_networkx(graph: networkx.Graph, *, weight: str = "weight") -> Graph:
+    """Read a NetworkX graph; undirected edges count in both directions, nodes are numbered in their own order."""
+    nx = _module("networkx", "from_networkx", "networkx")
+    number = {node: i for i, node in enumerate(graph)}
+    directed = nx.to_directed(graph)
+    edges = [(number[u], number[v], float(a.get(weight, 1)), a.get("column", -1)) for u, v, a in directed.edges(data=True)]
+    source, target, value, column = zip(*edges, strict=True) if edges else ((), (), (), ())
+    ordered = torch.tensor(column) if edges and min(column) >= 0 else None
+    ends = torch.tensor(source, dtype=torch.long), torch.tensor(target, dtype=torch.long)
+    return from_edges(*ends, torch.tensor(value), num_vertices=len(number), column=ordered)
+
+
+def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
+    """Return a MultiDiGraph with the edge attributes `weight` and `column` (parallel edges are possible)."""
+    nx = _module("networkx", "to_networkx", "networkx")
+    result = nx.MultiDiGraph()
+    result.add_nodes_from(range(graph.num_vertices))
+    rows = (part.tolist() for part in _edges(graph))
+    result.add_edges_from((u, v, {"weight": w, "column": c}) for u, v, w, c in zip(*rows, strict=True))
+    return result
+
+
+def from_pyg(data: torch_geometric.data.Data) -> Graph:
+    """Read `edge_index` (source row 1, target row 0: messages flow along edges), `edge_weight` and `edge_column`.
+
+    In PyTorch Geometric messages flow from `edge_index[0]` to `edge_index[1]`; the vertex that gathers is therefore
+    `edge_index[1]`, which is the source of our edge.
+    """
+    weight = getattr(data, "edge_weight", None)
+    weight = torch.ones(data.edge_index.shape[1]) if weight is None else weight
+    column = getattr(data, "edge_column", None)
+    return from_edges(data.edge_index[1], data.edge_index[0], weight, num_vertices=int(data.num_nodes), column=column)
+
+
+def to_pyg(graph: Graph) -> torch_geometric.data.Data:
+    """Return a Data with `edge_index`, `edge_weight` and the order as `edge_column`; edges of vertex 0 come first."""
+    pyg = _module("torch_geometric.data", "to_pyg", "torch_geometric")
+    source, target, weight, column = _edges(graph)
+    index = torch.stack([target, source])
+    return pyg.Data(edge_index=index, edge_weight=weight, edge_column=column, num_nodes=graph.num_vertices)
+
+
+def _edges(graph: Graph) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    n, d = graph.neighbors.shape
+    weights = torch.ones(n, d) if graph.weights is None else graph.weights.detach().cpu()
+    source = torch.arange(n).repeat_interleave(d)
+    return source, graph.neighbors.cpu().long().reshape(-1), weights.reshape(-1), torch.arange(d).repeat(n)
+
+
+def _module(name: str, caller: str, package: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        message = f"{caller}: {package} is not installed. Run: pip install {package}"
+        raise MissingDependencyError(message) from error

@@ -1,0 +1,45 @@
+"""What every builder and layer accepts as a signal, checked in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from glocal.errors import ArgumentError, InputError
+
+
+def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> Tensor:
+    """Return `value` as a finite floating-point tensor. Arrays are taken as they are; integers become float32.
+
+    `ndim` lists the numbers of axes allowed. Cost: O(size), for the check of NaN and infinity.
+
+    >>> as_signal([[1, 2]], caller="f", name="x", ndim=(2,))
+    tensor([[1., 2.]])
+    """
+    try:
+        x = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        message = f"{caller}: `{name}` (a {type(value).__name__}) is not an array of numbers. Give a tensor or a NumPy array."
+        raise ArgumentError(message) from error
+    if x.is_complex() or x.dtype == torch.bool:
+        message = f"{caller}: `{name}` has the type {x.dtype}, which is not a signal. Give real numbers."
+        raise ArgumentError(message)
+    if not x.is_floating_point():
+        x = x.to(torch.float32)
+    if x.ndim not in ndim:
+        message = f"{caller}: `{name}` has the shape {tuple(x.shape)}, but must have {_or(ndim)} axes. Reshape it."
+        raise ArgumentError(message)
+    if x.numel() == 0:
+        message = f"{caller}: `{name}` (shape {tuple(x.shape)}) is empty. Give at least one vertex and one channel."
+        raise InputError(message)
+    if not bool(torch.isfinite(x).all()):
+        bad = int((~torch.isfinite(x)).sum())
+        message = f"{caller}: `{name}` holds {bad} value(s) that are NaN or infinite. Replace them first."
+        raise InputError(message)
+    return x
+
+
+def _or(numbers: tuple[int, ...]) -> str:
+    return " or ".join(str(n) for n in numbers)

@@ -1,0 +1,113 @@
+"""Edge weights from distances, one small object a formula, and the normalisation of equation 8.
+
+Each object is called with distances (n, d) and returns weights (n, d): `graph.with_weights(normalize(rule(graph.distances)))`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from glocal.errors import ArgumentError
+from glocal.graph import Graph
+
+
+def normalize(weights: Tensor) -> Tensor:
+    """Equation 8: `g_ij = d w_ij / sum_k w_ik`, so that each row has the mean 1. Cost: O(n d).
+
+    >>> normalize(torch.tensor([[1.0, 3.0]]))
+    tensor([[0.5000, 1.5000]])
+    """
+    total = weights.sum(1, keepdim=True)
+    if bool((total <= 0).any()):
+        row = int((total <= 0).reshape(-1).nonzero()[0])
+        message = f"normalize: all weights of vertex {row} are 0, so equation 8 is undefined. Give it one positive weight."
+        raise ArgumentError(message)
+    return weights * (weights.shape[1] / total)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """`w = exp(-dist^2 / sigma^2)` with a fixed `sigma` (colour transfer, appendix A).
+
+    >>> Gaussian(sigma=1.0)(torch.tensor([[0.0, 1.0]]))
+    tensor([[1.0000, 0.3679]])
+    """
+
+    sigma: float
+
+    def __post_init__(self) -> None:
+        if not self.sigma > 0:
+            message = f"Gaussian: `sigma` (={self.sigma}) must be positive. The paper uses 0.25 for colour palettes."
+            raise ArgumentError(message)
+
+    def __call__(self, distances: Tensor) -> Tensor:
+        """Weigh distances (n, d); cost O(n d)."""
+        return torch.exp(-(distances / self.sigma).square())
+
+
+@dataclass(frozen=True)
+class PercentileGaussian:
+    """`w = exp(-min(dist, q_saturate)^2 / q_sigma^2)`, `q_p` the p-th percentile of all distances (style, section 3).
+
+    Saturation keeps pixels with only distant neighbours from being cut off. Percentiles interpolate linearly, as
+    `numpy.percentile` does. Where `q_sigma` is 0 (more than `sigma` per cent of the distances are 0) distances of 0
+    weigh 1 and the others 0, which is the limit of the formula.
+    """
+
+    saturate: float = 80.0
+    sigma: float = 75.0
+
+    def __call__(self, distances: Tensor) -> Tensor:
+        """Weigh distances (n, d); cost O(n d log(n d)) for the percentiles."""
+        ordered = distances.detach().reshape(-1).sort().values
+        cap, scale = percentile(ordered, self.saturate), percentile(ordered, self.sigma)
+        if float(scale) == 0:
+            return (distances == 0).to(distances.dtype)
+        return torch.exp(-(distances.clamp(max=float(cap)) / scale).square())
+
+
+def percentile(ordered: Tensor, q: float) -> Tensor:
+    """The `q`-th percentile of sorted values, by linear interpolation (torch.quantile refuses more than 2^24 values)."""
+    place = (len(ordered) - 1) * q / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+class NLMeans(nn.Module):
+    """`w = exp(-alpha max(dist^2 / r - beta, 0))` with learned `alpha, beta >= 0` (denoising, equation B.2).
+
+    `r` is the number of values in a patch.
+    Call `project()` after each step.
+    """
+
+    def __init__(self, *, r: int, alpha: float, beta: float) -> None:
+        super().__init__()
+        if r < 1 or not alpha > 0 or not beta >= 0:
+            message = f"NLMeans: `r` (={r}) and `alpha` (={alpha}) must be positive, `beta` (={beta}) not negative. See appendix B."
+            raise ArgumentError(message)
+        self.r = r
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+        self.beta = nn.Parameter(torch.tensor(float(beta)))
+
+    def forward(self, distances: Tensor) -> Tensor:
+        """Weigh distances (n, d), differentiably in `alpha` and `beta`; cost O(n d)."""
+        excess = (distances.square() / self.r - self.beta).clamp(min=0)
+        return torch.exp(-self.alpha * excess)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Move `alpha` and `beta` back to the nearest allowed value."""
+        self.alpha.clamp_(min=0)
+        self.beta.clamp_(min=0)
+
+
+def weighted(graph: Graph, rule: Gaussian | PercentileGaussian | NLMeans) -> Graph:
+    """Return `graph` with the weights `normalize(rule(distances))`: what the paper's non-local layers use."""
+    if graph.distances is None:
+        message = "weighted: the graph has no `distances`. Build it with patch_graph or knn_graph."
+        raise ArgumentError(message)
+    return graph.with_weights(normalize(rule(graph.distances)))

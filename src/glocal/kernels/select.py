@@ -1,0 +1,113 @@
+"""Which backend runs an operation, and why the others do not. Selection is a table, not a chain of ifs.
+
+`GLOCAL_BACKEND=reference|portable|cpu|cuda` overrides the choice for everything.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from glocal.errors import DeviceError
+
+OPERATIONS = ("patch_neighbors", "knn", "reverse", "extract", "graph_conv", "shared_conv", "gram")
+
+
+def _cpu_refuses(device: torch.device) -> str | None:
+    if device.type != "cpu":
+        return f"the tensors lie on {device}"
+    if importlib.util.find_spec("numba") is None:
+        return "numba is not installed"
+    return None
+
+
+def _cuda_refuses(device: torch.device) -> str | None:
+    if device.type != "cuda":
+        return f"the tensors lie on {device}"
+    return "its kernels are not written yet"
+
+
+def _always(device: torch.device) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One set of kernels: the module that holds each operation, and when it cannot run."""
+
+    name: str
+    modules: dict[str, str]
+    refuses: Callable[[torch.device], str | None]
+
+
+# The first backend that has the operation and does not refuse runs it.
+BACKENDS = (
+    Backend("cuda", {}, _cuda_refuses),
+    Backend(
+        "cpu",
+        {"patch_neighbors": "cpu_neighbors"} | dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram"), "cpu"),
+        _cpu_refuses,
+    ),
+    Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),
+    Backend("reference", dict.fromkeys(OPERATIONS, "reference"), _always),
+)
+
+
+def pick(operation: str, device: torch.device | str) -> Callable[..., Any]:
+    """Return the function that runs `operation` for tensors on `device`. Raises DeviceError if none may.
+
+    >>> pick("window", "cpu")
+    Traceback (most recent call last):
+    ...
+    glocal.errors.DeviceError: ...no backend has the operation 'window'...
+    """
+    return _pick(operation, torch.device(device), os.environ.get("GLOCAL_BACKEND", ""))
+
+
+def explain(device: torch.device | str = "cpu") -> list[tuple[str, str, str]]:
+    """List `(operation, backend, why the earlier ones do not run it)` for `device`."""
+    rows = []
+    for operation in OPERATIONS:
+        function = pick(operation, device)
+        reasons = [f"{b.name}: {why}" for b in BACKENDS if (why := _why_not(b, operation, torch.device(device)))]
+        rows.append((operation, function.__module__.rsplit(".", 1)[-1], "; ".join(reasons)))
+    return rows
+
+
+def _why_not(backend: Backend, operation: str, device: torch.device) -> str | None:
+    refusal = backend.refuses(device)
+    if refusal is None and operation not in backend.modules:
+        return "does not have this operation"
+    return refusal
+
+
+@cache
+def _pick(operation: str, device: torch.device, wanted: str) -> Callable[..., Any]:
+    names = [b.name for b in BACKENDS]
+    if wanted and wanted not in names:
+        message = f"GLOCAL_BACKEND (={wanted!r}) is not a backend. Choose one of {', '.join(names)}, or unset it."
+        raise DeviceError(message)
+    if operation not in OPERATIONS:
+        message = f"pick: no backend has the operation {operation!r}. Choose one of {', '.join(OPERATIONS)}."
+        raise DeviceError(message)
+    candidates = BACKENDS
+    if wanted:  # an operation that the wanted backend does not have falls through to the plainer ones after it
+        chosen = BACKENDS[names.index(wanted)]
+        if refusal := chosen.refuses(device):
+            message = f"GLOCAL_BACKEND (={wanted!r}) cannot run here: {refusal}. Unset it to choose by itself."
+            raise DeviceError(message)
+        candidates = BACKENDS[names.index(wanted) :]
+    for backend in candidates:
+        if _why_not(backend, operation, device) is None:
+            module = importlib.import_module(f"glocal.kernels.{backend.modules[operation]}")
+            function: Callable[..., Any] = getattr(module, operation)
+            return function
+    message = f"pick: no backend can run {operation!r} on {device}. Move the tensors to the CPU."
+    raise DeviceError(message)
