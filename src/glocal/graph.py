@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError, InputError, OutputError
-from glocal.kernels import select
 
 _FORMAT = "glocal-graph-1"
 
@@ -49,6 +47,8 @@ class Graph:
     neighbors: Tensor
     weights: Tensor | None = None
     distances: Tensor | None = None
+    memo: dict[str, Any] = field(default_factory=dict, init=False)
+    """What layers work out about the neighbours once and keep, e.g. the reversed graph."""
 
     def __post_init__(self) -> None:
         _check_neighbors(self.neighbors)
@@ -72,18 +72,8 @@ class Graph:
         """Where the tensors lie."""
         return self.neighbors.device
 
-    @cached_property
-    def reverse(self) -> tuple[Tensor, Tensor]:
-        """The edges listed by the vertex they point to: `(start (n + 1,), edges (n d,))`, made once.
-
-        `edges[start[j] : start[j + 1]]` are the flat positions in `neighbors` that hold `j`, in increasing order.
-        The backward pass of a layer gathers over it, which is faster than a scatter and gives the same bits each run.
-        """
-        search: Callable[[Tensor], tuple[Tensor, Tensor]] = select.pick("reverse", self.device)
-        return search(self.neighbors)
-
     def with_weights(self, weights: Tensor | None) -> Graph:
-        """Return this graph with other edge weights; the reversed graph is shared. Cost: O(n d) for the check."""
+        """Return this graph with other edge weights; what layers keep about it is shared. Cost: O(n d) for the check."""
         return self._replaced(weights=weights)
 
     def to(self, device: torch.device | str) -> Graph:
@@ -118,7 +108,9 @@ class Graph:
         try:
             with safe_open(path, framework="pt") as file:
                 if (file.metadata() or {}).get("format") != _FORMAT:
-                    message = f"Graph.load: {str(path)!r} is a safetensors file but not a graph. Use Graph.save to make one."
+                    message = (
+                        f"Graph.load: {str(path)!r} is a safetensors file but not a graph. Use Graph.save to make one."
+                    )
                     raise InputError(message)
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except OSError as error:
@@ -165,7 +157,9 @@ def _check_neighbors(neighbors: Tensor) -> None:
     low, high = (int(v) for v in torch.aminmax(neighbors))
     if low < 0 or high >= n:
         bad = low if low < 0 else high
-        message = f"Graph: `neighbors` holds the index {bad}, but vertices are numbered 0 to {n - 1}. Check the builder."
+        message = (
+            f"Graph: `neighbors` holds the index {bad}, but vertices are numbered 0 to {n - 1}. Check the builder."
+        )
         raise ArgumentError(message)
 
 
@@ -177,7 +171,9 @@ def _check_edge_values(name: str, values: Tensor, neighbors: Tensor) -> None:
         )
         raise ArgumentError(message)
     if values.device != neighbors.device:
-        message = f"Graph: `{name}` lies on {values.device}, `neighbors` on {neighbors.device}. Move both with .to(device)."
+        message = (
+            f"Graph: `{name}` lies on {values.device}, `neighbors` on {neighbors.device}. Move both with .to(device)."
+        )
         raise DeviceError(message)
     if not values.is_floating_point():
         message = f"Graph: `{name}` must be float32 or float64, got {values.dtype}. Convert with .to(torch.float32)."

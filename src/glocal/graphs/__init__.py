@@ -1,0 +1,1 @@
+"""Builders of graphs: grid, patch, knn; weights; batches; interop."""

@@ -83,7 +83,9 @@ def _checked(
         message = f"grid_graph: `size` (={sizes}) must have one entry for each axis of `shape` (={lengths}). Give one odd number."
         raise ArgumentError(message)
     if any(s < 1 or s % 2 == 0 for s in sizes):
-        message = f"grid_graph: `size` (={size}) must be odd and positive, so that the vertex is its centre. Use 3 or 5."
+        message = (
+            f"grid_graph: `size` (={size}) must be odd and positive, so that the vertex is its centre. Use 3 or 5."
+        )
         raise ArgumentError(message)
     if dilation < 1:
         message = f"grid_graph: `dilation` (={dilation}) must be at least 1. Use 1 for adjacent neighbours."

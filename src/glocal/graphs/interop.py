@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     import torch_geometric.data
 
 
-def from_edges(source: Tensor, target: Tensor, weight: Tensor, *, num_vertices: int, column: Tensor | None = None) -> Graph:
+def from_edges(
+    source: Tensor, target: Tensor, weight: Tensor, *, num_vertices: int, column: Tensor | None = None
+) -> Graph:
     """Build a graph from lists of edges; every other `from_*` goes through it. Cost: O(E log E).
 
     `column` gives the place of each edge in its row; without it the order described in the module docstring is used.
@@ -34,7 +36,9 @@ def from_edges(source: Tensor, target: Tensor, weight: Tensor, *, num_vertices: 
     source, target = source.reshape(-1).long(), target.reshape(-1).long()
     weight = weight.reshape(-1).to(torch.float64 if weight.dtype == torch.float64 else torch.float32)
     if not len(source) == len(target) == len(weight):
-        message = f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give as many of each."
+        message = (
+            f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give as many of each."
+        )
         raise ArgumentError(message)
     for ends in (source, target):
         if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= num_vertices):
@@ -90,7 +94,9 @@ def from_networkx(graph: networkx.Graph, *, weight: str = "weight") -> Graph:
     nx = _module("networkx", "from_networkx", "networkx")
     number = {node: i for i, node in enumerate(graph)}
     directed = nx.to_directed(graph)
-    edges = [(number[u], number[v], float(a.get(weight, 1)), a.get("column", -1)) for u, v, a in directed.edges(data=True)]
+    edges = [
+        (number[u], number[v], float(a.get(weight, 1)), a.get("column", -1)) for u, v, a in directed.edges(data=True)
+    ]
     source, target, value, column = zip(*edges, strict=True) if edges else ((), (), (), ())
     ordered = torch.tensor(column) if edges and min(column) >= 0 else None
     ends = torch.tensor(source, dtype=torch.long), torch.tensor(target, dtype=torch.long)

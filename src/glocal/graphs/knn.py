@@ -46,7 +46,9 @@ def knn_graph(
     x = as_signal(features, caller="knn_graph", name="features", ndim=(2,)).detach()
     n = x.shape[0]
     if k < 1 or k > n:
-        message = f"knn_graph: `k` (={k}) must be between 1 and the number of vertices (={n}). Use more rows or a smaller k."
+        message = (
+            f"knn_graph: `k` (={k}) must be between 1 and the number of vertices (={n}). Use more rows or a smaller k."
+        )
         raise ArgumentError(message)
     if method not in METHODS:
         message = f"knn_graph: `method` (={method!r}) is unknown. Choose one of {', '.join(METHODS)}."
@@ -84,7 +86,7 @@ def _by_cells(x: Tensor, k: int, seed: int, progress: Callable[[float], None] | 
             probes *= 2
         d2 = torch.cdist(x[rows].double(), x[found].double(), compute_mode="donot_use_mm_for_euclid_dist").square()
         d2[found.unsqueeze(0) == rows.unsqueeze(1)] = -1
-        values, places = d2.sort(1, stable=True)
+        values, places = d2.sort(dim=1, stable=True)
         neighbors[rows], squared[rows] = found[places[:, :k]].to(torch.int32), values[:, :k].clamp(min=0)
         if progress is not None:
             progress((cell + 1) / cells)

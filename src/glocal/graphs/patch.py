@@ -82,7 +82,9 @@ def _check(image: Tensor, k: int, patch: int, coords: float, radius: int | None)
     h, w, _ = image.shape
     n = h * w
     if patch < 1 or patch % 2 == 0:
-        message = f"patch_graph: `patch` (={patch}) must be odd and positive, so that the vertex is its centre. Use 3 or 7."
+        message = (
+            f"patch_graph: `patch` (={patch}) must be odd and positive, so that the vertex is its centre. Use 3 or 7."
+        )
         raise ArgumentError(message)
     if not (coords >= 0 and math.isfinite(coords)):
         message = f"patch_graph: `coords` (={coords}) must be finite and not negative. Use 0 to leave positions out."

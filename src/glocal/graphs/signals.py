@@ -21,7 +21,9 @@ def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> T
     try:
         x = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        message = f"{caller}: `{name}` (a {type(value).__name__}) is not an array of numbers. Give a tensor or a NumPy array."
+        message = (
+            f"{caller}: `{name}` (a {type(value).__name__}) is not an array of numbers. Give a tensor or a NumPy array."
+        )
         raise ArgumentError(message) from error
     if x.is_complex() or x.dtype == torch.bool:
         message = f"{caller}: `{name}` has the type {x.dtype}, which is not a signal. Give real numbers."

@@ -23,7 +23,9 @@ def normalize(weights: Tensor) -> Tensor:
     total = weights.sum(1, keepdim=True)
     if bool((total <= 0).any()):
         row = int((total <= 0).reshape(-1).nonzero()[0])
-        message = f"normalize: all weights of vertex {row} are 0, so equation 8 is undefined. Give it one positive weight."
+        message = (
+            f"normalize: all weights of vertex {row} are 0, so equation 8 is undefined. Give it one positive weight."
+        )
         raise ArgumentError(message)
     return weights * (weights.shape[1] / total)
 

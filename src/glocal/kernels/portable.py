@@ -110,7 +110,7 @@ def _rank(d2: Tensor, found: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tenso
     d2 = d2.masked_fill(found == own.unsqueeze(1), -1)
     by_index = found.argsort(1)
     found, d2 = found.gather(1, by_index), d2.gather(1, by_index)
-    d2, order = d2.sort(1, stable=True)
+    d2, order = d2.sort(dim=1, stable=True)
     return found.gather(1, order)[:, :k].to(torch.int32), d2[:, :k].clamp(min=0)
 
 

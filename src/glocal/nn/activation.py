@@ -1,0 +1,51 @@
+"""The two non-linearities of the paper."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class BiasedReLU(nn.Module):
+    """`s(x, b) = max(0, x + b)` with one learned `b` for each map (equation 7).
+
+    >>> BiasedReLU(2)(torch.tensor([[-1.0, 2.0]]))
+    tensor([[0., 2.]], grad_fn=<ReluBackward0>)
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., c) -> (..., c)."""
+        return torch.relu(x + self.bias)
+
+
+class SoftThreshold(nn.Module):
+    """Two-sided soft threshold with learned `upper >= 0` and `lower <= 0` for each map (appendix B).
+
+    `s(x) = x - upper` above `upper`, `x - lower` below `lower`, 0 between. Both start at 0, where it is the identity.
+    Call `project()` after each optimiser step. (Clamping inside the forward pass instead makes the gradient vanish
+    at 0, where both start: the thresholds then never leave it.)
+
+    >>> layer = SoftThreshold(1)
+    >>> with torch.no_grad(): _ = layer.upper.fill_(1), layer.lower.fill_(-2)
+    >>> layer(torch.tensor([[3.0], [-1.0], [-5.0]])).T
+    tensor([[ 2.,  0., -3.]], grad_fn=<PermuteBackward0>)
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.upper = nn.Parameter(torch.zeros(channels))
+        self.lower = nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., c) -> (..., c)."""
+        return torch.relu(x - self.upper) - torch.relu(self.lower - x)
+
+    @torch.no_grad()
+    def project(self) -> None:
+        """Move the thresholds back to the nearest allowed values."""
+        self.upper.clamp_(min=0)
+        self.lower.clamp_(max=0)
