@@ -26,6 +26,7 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
     Tensor, (n, m) or (batch, n, m), differentiable in `x`, `filters` and `graph.weights`.
     Cost: O(n d c m) time; the fast backends need O(n (c + m)) memory beside the result.
 
+    >>> import torch
     >>> from glocal import grid_graph
     >>> graph_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3, 1, 1)).T
     tensor([[3., 7., 6.]])
