@@ -1,0 +1,85 @@
+"""Which image format a file has, told from its first bytes, and which one an output name asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from glocal.errors import ArgumentError, InputError
+
+
+CUT_SHORT = "the file is cut short"
+
+
+class Unreadable(Exception):  # noqa: N818  it never leaves the room: the readers turn it into an InputError
+    """Why a decoder gives up, in half a sentence, and what the user can do."""
+
+    def __init__(self, why: str, remedy: str = "Copy it again from its source or open it in an editor") -> None:
+        super().__init__(why)
+        self.why, self.remedy = why, remedy
+
+
+@dataclass(frozen=True)
+class Format:
+    """What an image format can hold."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    depths: tuple[str, ...]
+    alpha: bool = True
+    metadata: bool = True
+
+
+FORMATS = {
+    entry.name: entry
+    for entry in (
+        Format("JPEG", (".jpg", ".jpeg", ".jpe", ".jfif"), ("8",), alpha=False),
+        Format("PNG", (".png",), ("8", "16")),
+        Format("TIFF", (".tif", ".tiff"), ("8", "16", "float")),
+        Format("WEBP", (".webp",), ("8",)),
+        Format("BMP", (".bmp", ".dib"), ("8",), alpha=False, metadata=False),
+        Format("AVIF", (".avif",), ("8",)),
+        Format("HEIF", (".heic", ".heif"), ("8",)),
+    )
+}
+SUFFIXES = {suffix: entry.name for entry in FORMATS.values() for suffix in entry.suffixes}
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+
+def sniff(head: bytes, path: object) -> str:
+    """The format of a file from its first 32 bytes.
+
+    Raises:
+        InputError: The bytes belong to none of `FORMATS`.
+    """
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if head.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return "TIFF"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WEBP"
+    if head[:2] == b"BM":
+        return "BMP"
+    if head[4:8] == b"ftyp":
+        brands = [head[i : i + 4] for i in range(8, len(head), 4)]
+        if b"avif" in brands or b"avis" in brands:
+            return "AVIF"
+        if any(brand in _HEIF_BRANDS for brand in brands):
+            return "HEIF"
+    what = "the file is empty" if not head else "its content is no image that can be read here"
+    raise InputError(f"read image ({path}): {what}. Use one of {', '.join(FORMATS)}.")
+
+
+def format_of_name(path: str | Path) -> Format:
+    """The format that the suffix of an output name asks for.
+
+    Raises:
+        ArgumentError: The suffix is none of `SUFFIXES`.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix not in SUFFIXES:
+        known = " ".join(sorted(SUFFIXES))
+        raise ArgumentError(f"write image ({path}): the suffix `{suffix}` names no image format. Use one of {known}.")
+    return FORMATS[SUFFIXES[suffix]]

@@ -1,0 +1,184 @@
+"""Colours for computing: from a picture's own colour profile and depth to sRGB in [0, 1], and back without loss.
+
+Going back adds the *change* to the original pixels: `result = original + P(new) - P(old)`, where `P` takes sRGB to the
+picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, colours
+outside of sRGB included. Colour transforms are Little CMS in floating point, for every depth.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glocal.errors import InputError
+from glocal.files.picture import Array, Picture, check_finite, to_type
+
+_ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
+
+
+def to_srgb(picture: Picture) -> Array:
+    """The picture as sRGB values for computing.
+
+    Args:
+        picture: Any picture; integers stand for [0, 1], its profile (if any) is honoured.
+
+    Returns:
+        float32 `(h, w, 3)` in [0, 1]; gray pictures have three equal channels.
+        Colours that sRGB cannot hold, and float values outside of [0, 1], are clipped. Cost: O(h w).
+
+    Raises:
+        InputError: Float pixels that are NaN or infinite.
+
+    Example:
+        >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
+        array([[[1., 1., 1.]]], dtype=float32)
+    """
+    if picture.pixels.dtype.kind == "f":
+        check_finite(picture.pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
+    space = _space(picture)
+    if space == "srgb":
+        values = to_type(picture.pixels, np.dtype(np.float32))
+        if picture.pixels.dtype.kind == "f":
+            values = np.clip(values, 0, 1)
+        return np.repeat(values, 3, axis=2) if picture.gray else values
+    assert picture.icc is not None
+    rgb = _transform(picture.pixels, picture.icc, _srgb_profile(), space, "rgb")
+    if space == "gray":
+        rgb[:] = rgb.mean(axis=2, keepdims=True)  # the white point of the profile tints gray by its rounding
+    return np.clip(rgb, 0, 1, out=rgb)
+
+
+def from_srgb(picture: Picture, image: Array) -> Picture:
+    """`picture` with new colours, in its own depth and profile, with its alpha and metadata.
+
+    Args:
+        picture: The original.
+        image: New sRGB values `(h, w, 3)`, or `(h, w, 1)` for gray. With another height or width, the alpha is resized.
+
+    Returns:
+        A picture like `picture`. A gray picture stays gray when the three new channels are equal; otherwise it becomes
+        a colour picture in sRGB. Cost: O(h w).
+
+    Raises:
+        InputError: `image` has another number of channels or holds NaNs.
+    """
+    image = _checked(image)
+    new = replace(picture, alpha=_resized(picture.alpha, image.shape[:2]))
+    if picture.gray and image.shape[2] == 3:
+        if not _neutral(image):
+            return replace(new, pixels=_quantised(image, picture.pixels.dtype), icc=None)
+        image = image[:, :, :1]
+    space = _space(picture)
+    same_size = image.shape[:2] == picture.size
+    if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
+        if not picture.gray and image.shape[2] == 1:
+            image = np.repeat(image, 3, axis=2)
+        return replace(new, pixels=_quantised(image, picture.pixels.dtype))
+    rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
+    own = _to_own(picture, rgb, space)
+    if same_size:
+        own = to_type(picture.pixels, np.dtype(np.float32)) + (own - _to_own(picture, to_srgb(picture), space))
+    return replace(new, pixels=_quantised(own, picture.pixels.dtype))
+
+
+def _to_own(picture: Picture, rgb: Array, space: str) -> Array:
+    """The colours of `picture`'s own space for sRGB values."""
+    if space == "srgb":
+        return rgb[:, :, : picture.pixels.shape[2]]
+    assert picture.icc is not None
+    return _transform(rgb, _srgb_profile(), picture.icc, "rgb", space)
+
+
+def _checked(image: Array) -> Array:
+    image = np.asarray(image)
+    if image.ndim == 2:
+        image = image[:, :, None]
+    if image.ndim != 3 or image.shape[2] not in (1, 3):
+        raise InputError(f"from_srgb: `image` has shape {image.shape}. Pass (h, w, 3) or (h, w, 1).")
+    if image.dtype.kind != "f":
+        image = to_type(image, np.dtype(np.float32))
+    check_finite(image, "from_srgb")
+    return image
+
+
+def _neutral(image: Array) -> bool:
+    """Whether the three channels are equal up to rounding."""
+    return all(bool(np.abs(image[:, :, 0] - image[:, :, i]).max(initial=0) < 1e-4) for i in (1, 2))
+
+
+def _beyond_unit(pixels: Array) -> bool:
+    return pixels.dtype.kind == "f" and bool(pixels.size) and bool(pixels.min() < 0 or pixels.max() > 1)
+
+
+def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:
+    return np.ascontiguousarray(to_type(image, dtype))
+
+
+def _space(picture: Picture) -> str:
+    """How the pixels are coded: "srgb", or "rgb"/"gray" with a profile that has to be applied."""
+    kind = profile_space(picture.icc)
+    if kind is None or kind != ("gray" if picture.gray else "rgb") or picture.icc is None:
+        return "srgb"
+    return "srgb" if _is_srgb(picture.icc, kind) else kind
+
+
+def profile_space(icc: bytes | None) -> str | None:
+    """What a colour profile describes, "rgb", "gray" or "cmyk"; None if it is missing or of no use."""
+    if icc is None or len(icc) < 132 or icc[36:40] != b"acsp":
+        return None
+    return {b"RGB ": "rgb", b"GRAY": "gray", b"CMYK": "cmyk"}.get(icc[16:20])
+
+
+@functools.lru_cache(maxsize=16)
+def _is_srgb(icc: bytes, space: str) -> bool:
+    """Whether a profile does nothing that could be seen in 8 bits; one that cannot be used counts as sRGB."""
+    import imagecodecs
+
+    steps = np.linspace(0, 1, 9, dtype=np.float32)
+    if space == "gray":
+        colors = steps[:, None, None]
+    else:
+        colors = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 1, 3)
+    try:
+        seen = _transform(np.ascontiguousarray(colors), icc, _srgb_profile(), space, "rgb")
+    except (imagecodecs.CmsError, ValueError):
+        return True
+    return not np.isfinite(seen).all() or bool(np.abs(seen - colors).max() < 2e-3)
+
+
+@functools.lru_cache(maxsize=1)
+def _srgb_profile() -> bytes:
+    import imagecodecs
+
+    return bytes(imagecodecs.cms_profile("srgb"))
+
+
+def _transform(pixels: Array, source: bytes, target: bytes, space: str, out_space: str) -> Array:
+    """Little CMS, a few rows at a time."""
+    import imagecodecs
+
+    h, w = pixels.shape[:2]
+    out = np.empty((h, w, 1 if out_space == "gray" else 3), np.float32)
+    step = max(1, _ROWS // max(w, 1))
+    for row in range(0, h, step):
+        part = pixels[row : row + step]
+        part = np.ascontiguousarray(part[:, :, 0] if space == "gray" else part)
+        part = part.astype(np.float32) if part.dtype == np.float64 else part
+        done = imagecodecs.cms_transform(
+            part, source, target, colorspace=space, outcolorspace=out_space, outdtype="float32"
+        )
+        out[row : row + step] = done.reshape(out[row : row + step].shape)
+    return out
+
+
+def _resized(alpha: Array | None, size: tuple[int, ...]) -> Array | None:
+    """Alpha brought to another size with a filter that does not ring."""
+    if alpha is None or alpha.shape == tuple(size):
+        return alpha
+    from PIL import Image
+
+    flat = Image.fromarray(to_type(alpha, np.dtype(np.float32)))
+    return to_type(np.asarray(flat.resize((size[1], size[0]), Image.Resampling.BOX)), alpha.dtype)

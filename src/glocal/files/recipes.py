@@ -1,0 +1,123 @@
+"""Recipes: what made a file, as JSON that fits into its metadata and can be run again."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import platform
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from glocal.errors import InputError
+
+VERSION = 1
+_LIBRARIES = ("glocal", "torch", "numpy", "numba", "pillow", "imagecodecs", "soundfile")
+_CHUNK = 1 << 20
+
+
+def build_recipe(
+    command: str,
+    options: object,
+    *,
+    inputs: Iterable[str | Path] = (),
+    arguments: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+) -> dict[str, Any]:
+    """Everything that is needed to make a result again.
+
+    Args:
+        command: The command's name, such as "style".
+        options: The options dataclass of the app, or a mapping.
+        inputs: Files that were read; their absolute paths and SHA-256 sums are recorded.
+        arguments: More that belongs to the call, such as which input plays which part.
+        seed: The seed, if the options do not hold it.
+
+    Returns:
+        A dictionary that JSON can hold, the same for the same call on the same machine.
+
+    Example:
+        >>> recipe = build_recipe("denoise", {"sigma": 0.1}, seed=3)
+        >>> recipe["command"], recipe["options"], recipe["seed"]
+        ('denoise', {'sigma': 0.1}, 3)
+    """
+    settings = _plain(options)
+    return {
+        "recipe": VERSION,
+        "command": command,
+        "options": settings,
+        "arguments": _plain(arguments or {}),
+        "seed": seed if seed is not None else settings.get("seed"),
+        "inputs": [{"path": str(Path(path).absolute()), "sha256": sha256_of(path)} for path in inputs],
+        "versions": versions(),
+    }
+
+
+def to_json(recipe: Mapping[str, Any]) -> str:
+    """A recipe as one line of JSON with sorted keys, so that equal recipes have equal text."""
+    return json.dumps(_plain(recipe), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def from_json(text: str, source: str) -> dict[str, Any]:
+    """Read a recipe; `source` names its origin in messages.
+
+    Raises:
+        InputError: The text is no recipe, or one of a newer version.
+    """
+    try:
+        recipe = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"read recipe ({source}): it is damaged. Use the file as glocal wrote it.") from error
+    if not isinstance(recipe, dict) or not isinstance(recipe.get("command"), str):
+        raise InputError(f"read recipe ({source}): it names no command. Use the file as glocal wrote it.")
+    if recipe.get("recipe") != VERSION:
+        raise InputError(
+            f"read recipe ({source}): its version is {recipe.get('recipe')!r}, not {VERSION}. "
+            "Use the glocal version that wrote it."
+        )
+    return recipe
+
+
+def sha256_of(path: str | Path) -> str:
+    """SHA-256 of a file, in constant memory.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with Path(path).open("rb") as file:
+            while block := file.read(_CHUNK):
+                digest.update(block)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"read file ({path}): {reason}. Check the name.") from error
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python, of glocal and of the libraries that decide about a result."""
+    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    for name in _LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """What JSON can hold: dataclasses become dictionaries, paths strings, tuples lists, arrays and numbers plain."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)

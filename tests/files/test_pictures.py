@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.errors import ArgumentError, InputError
+from glocal.files.picture import Picture, like, picture_from, to_depth
+from glocal.files.profiles import from_srgb, to_srgb
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 6, 1), (5, 6, 2), (5, 6, 3), (5, 6, 4)])
+def test_the_result_has_the_kind_of_the_input(dtype, shape):
+    array = np.random.default_rng(1).random(shape)
+    array = array.astype(dtype) if np.dtype(dtype).kind == "f" else (array * np.iinfo(dtype).max).astype(dtype)
+    source = picture_from(array)
+    result = like(source, to_srgb(source))
+    assert result.dtype == dtype
+    np.testing.assert_allclose(result, array, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "LA"])
+def test_pil_in_pil_out(mode):
+    image = Image.fromarray(np.random.default_rng(2).integers(0, 255, (5, 7, 4), np.uint8)).convert(mode)
+    source = picture_from(image)
+    result = like(source, to_srgb(source))
+    assert result.mode == mode
+    np.testing.assert_array_equal(np.asarray(result), np.asarray(image))
+
+
+def test_paths_give_arrays(tmp_path):
+    Image.fromarray(np.full((5, 7, 3), 9, np.uint8)).save(tmp_path / "a.png")
+    source = picture_from(tmp_path / "a.png")
+    assert like(source, to_srgb(source)).dtype == np.uint8
+    assert picture_from(str(tmp_path / "a.png")).path == tmp_path / "a.png"
+
+
+def test_a_gray_photo_that_gets_colours_becomes_a_colour_picture():
+    source = picture_from(np.full((4, 5), 90, np.uint8))
+    colored = to_srgb(source) * np.array([1.0, 0.5, 0.2], np.float32)
+    assert from_srgb(source, colored).pixels.shape == (4, 5, 3)
+    assert from_srgb(source, to_srgb(source) * 0.5).pixels.shape == (4, 5, 1)
+
+
+def test_alpha_follows_a_new_size():
+    source = Picture(np.zeros((8, 8, 3), np.uint8), alpha=np.full((8, 8), 77, np.uint8))
+    result = from_srgb(source, np.zeros((4, 6, 3), np.float32))
+    assert result.alpha.shape == (4, 6)
+    assert (result.alpha == 77).all()
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            np.zeros((2, 3, 4, 3), np.uint8),
+            "picture_from: the array has shape (2, 3, 4, 3), not (h, w) or (h, w, 1 to 4). "
+            "Put the channels last and leave out batch axes.",
+        ),
+        (
+            np.zeros((2, 3, 3), np.int64),
+            "picture_from: the array has type int64. Convert it to uint8, uint16 or float in [0, 1].",
+        ),
+        (
+            np.full((2, 3, 3), np.nan),
+            "picture_from: 18 values are NaN or infinite. Replace them by numbers first.",
+        ),
+        ([1, 2], "picture_from: `value` is a list, not an image. Pass an array, a PIL.Image or a path."),
+    ],
+)
+def test_messages_for_values_that_are_no_images(value, message):
+    with pytest.raises(InputError) as caught:
+        picture_from(value)
+    assert str(caught.value) == message
+
+
+def test_message_for_a_result_of_another_shape():
+    with pytest.raises(InputError) as caught:
+        from_srgb(Picture(np.zeros((2, 2, 3), np.uint8)), np.zeros((2, 2, 4), np.float32))
+    assert str(caught.value) == "from_srgb: `image` has shape (2, 2, 4). Pass (h, w, 3) or (h, w, 1)."
+
+
+def test_message_for_an_unknown_depth():
+    with pytest.raises(ArgumentError) as caught:
+        to_depth(np.zeros((1, 1, 1)), "12")
+    assert str(caught.value) == "to_depth: `depth` (='12') is unknown. Use one of 8, 16, float."
