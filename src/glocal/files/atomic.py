@@ -111,7 +111,7 @@ def _give_name(beside: Path, final: Path, *, overwrite: bool) -> None:
         os.replace(beside, final)  # noqa: PTH105  the one call that is atomic everywhere
         return
     try:
-        os.link(beside, final)  # noqa: PTH200
+        os.link(beside, final)
     except FileExistsError:
         raise
     except OSError:

@@ -44,7 +44,7 @@ Directory = dict[int, "Tag | Directory"]
 
 
 def parse(data: bytes) -> Directory:
-    """Read the first directory of a TIFF structure with its sub-directories; damaged parts are left out.
+    r"""Read the first directory of a TIFF structure with its sub-directories; damaged parts are left out.
 
     Args:
         data: An EXIF block without its ``Exif`` prefix, or a whole TIFF or BigTIFF file.
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Directory:
         Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is no TIFF.
 
     Example:
-        >>> block = pack({ORIENTATION: Tag(3, b"\\x06\\x00")})
+        >>> block = pack({ORIENTATION: Tag(3, b"\x06\x00")})
         >>> parse(block)[ORIENTATION].integer()
         6
     """

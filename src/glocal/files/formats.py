@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from glocal.errors import ArgumentError, InputError
-
 
 CUT_SHORT = "the file is cut short"
 
@@ -72,7 +72,7 @@ def sniff(head: bytes, path: object) -> str:
     raise InputError(f"read image ({path}): {what}. Use one of {', '.join(FORMATS)}.")
 
 
-def format_of_name(path: str | Path) -> Format:
+def format_of_name(path: str | os.PathLike[str]) -> Format:
     """The format that the suffix of an output name asks for.
 
     Raises:

@@ -43,7 +43,7 @@ def decode(data: bytes, name: str) -> Picture:
     notes = picture.notes
     if getattr(image, "n_frames", 1) > 1:
         notes += ("only the first picture of the file is used",)
-    lossless = name in ("BMP", "TIFF") or (name == "WEBP" and b"VP8L" in data[:64])
+    lossless = name in ("BMP", "TIFF") or (name == "WEBP" and _webp_lossless(data))
     return replace(picture, format=name, lossless=lossless, notes=notes)
 
 
@@ -91,7 +91,7 @@ def picture_from_pil(image: Any) -> Picture:
 
 
 def to_pil(picture: Picture) -> Any:
-    """A `PIL.Image` of 8 bit (16 bit and float only where Pillow has them: gray) with profile and EXIF in its `info`."""
+    """A `PIL.Image` with profile and EXIF in its `info`: 8 bit, and 16 bit or float where Pillow has them (gray)."""
     from PIL import Image
 
     single = picture.gray and picture.alpha is None
@@ -165,6 +165,17 @@ def _plugin(name: str) -> Any:
             f"{name} files need a newer Pillow than the one installed. Run `pip install --upgrade pillow`."
         )
     return Image.OPEN[name][0]
+
+
+def _webp_lossless(data: bytes) -> bool:
+    """Whether the first picture chunk of a WebP is of the lossless kind."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if kind in (b"VP8L", b"VP8 "):
+            return kind == b"VP8L"
+        at += 8 + length + length % 2
+    return False
 
 
 def _from_cmyk(image: Any, icc: bytes | None) -> Any:

@@ -1,8 +1,8 @@
 """Colours for computing: from a picture's own colour profile and depth to sRGB in [0, 1], and back without loss.
 
 Going back adds the *change* to the original pixels: `result = original + P(new) - P(old)`, where `P` takes sRGB to the
-picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, colours
-outside of sRGB included. Colour transforms are Little CMS in floating point, for every depth.
+picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, even
+colours outside of sRGB. Colour transforms are Little CMS in floating point, for every depth.
 """
 
 from __future__ import annotations

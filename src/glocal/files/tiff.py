@@ -76,7 +76,7 @@ def encode(picture: Picture, *, recipe: str | None) -> bytes:
     import tifffile
 
     tags = exif_tags.parse(picture.exif) if picture.exif else {}
-    inner = {number: value for number, value in tags.items() if isinstance(value, dict)}
+    inner: dict[int, Directory] = {number: value for number, value in tags.items() if isinstance(value, dict)}
     extra = [
         (number, tag.kind, tag.count, tag.data, True)
         for number, tag in sorted(tags.items())
@@ -204,7 +204,7 @@ def _dpi(tags: Directory) -> tuple[float, float] | None:
     return (out[0], out[1]) if out != [1.0, 1.0] else None
 
 
-def _with_directories(data: bytes, inner: Directory) -> bytes:
+def _with_directories(data: bytes, inner: dict[int, Directory]) -> bytes:
     """Append EXIF and GPS directories and turn the placeholders into entries that point there."""
     out = bytearray(data)
     (start,) = struct.unpack_from("<I", out, 4)
@@ -213,16 +213,19 @@ def _with_directories(data: bytes, inner: Directory) -> bytes:
     entries = [bytes(out[at : at + 12]) for at in range(begin, end, 12)]
     entries = [entry for entry in entries if not _is_placeholder(entry, len(inner))]
     for number, block in inner.items():
-        assert isinstance(block, dict)
         out += b"\0" * (len(out) % 2)
         entries.append(struct.pack("<HHII", number, 4, 1, len(out)))
         out += exif_tags.pack(block, base=len(out))
-    out[begin:end] = b"".join(sorted(entries, key=lambda entry: entry[1::-1]))
+    out[begin:end] = b"".join(sorted(entries, key=_number_of))
     return bytes(out)
 
 
+def _number_of(entry: bytes) -> int:
+    return int.from_bytes(entry[:2], "little")
+
+
 def _is_placeholder(entry: bytes, count: int) -> bool:
-    return _PLACEHOLDER <= int.from_bytes(entry[:2], "little") < _PLACEHOLDER + count
+    return _PLACEHOLDER <= _number_of(entry) < _PLACEHOLDER + count
 
 
 def _numbers(tags: Directory, number: int) -> list[int]:
