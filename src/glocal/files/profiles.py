@@ -138,10 +138,8 @@ def _is_srgb(icc: bytes, space: str) -> bool:
     import imagecodecs
 
     steps = np.linspace(0, 1, 9, dtype=np.float32)
-    if space == "gray":
-        colors = steps[:, None, None]
-    else:
-        colors = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 1, 3)
+    cube = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 1, 3)
+    colors = steps[:, None, None] if space == "gray" else cube
     try:
         seen = _transform(np.ascontiguousarray(colors), icc, _srgb_profile(), space, "rgb")
     except (imagecodecs.CmsError, ValueError):

@@ -77,7 +77,7 @@ def encode(picture: Picture, *, recipe: str | None) -> bytes:
 
     tags = exif_tags.parse(picture.exif) if picture.exif else {}
     inner: dict[int, Directory] = {number: value for number, value in tags.items() if isinstance(value, dict)}
-    extra = [
+    extra: list[Any] = [
         (number, tag.kind, tag.count, tag.data, True)
         for number, tag in sorted(tags.items())
         if isinstance(tag, Tag) and number in _DESCRIPTIVE - {exif_tags.ORIENTATION, 305, 270}
@@ -210,13 +210,14 @@ def _with_directories(data: bytes, inner: dict[int, Directory]) -> bytes:
     (start,) = struct.unpack_from("<I", out, 4)
     (count,) = struct.unpack_from("<H", out, start)
     begin, end = start + 2, start + 2 + 12 * count
-    entries = [bytes(out[at : at + 12]) for at in range(begin, end, 12)]
+    entries: list[bytes] = [bytes(out[at : at + 12]) for at in range(begin, end, 12)]
     entries = [entry for entry in entries if not _is_placeholder(entry, len(inner))]
     for number, block in inner.items():
         out += b"\0" * (len(out) % 2)
         entries.append(struct.pack("<HHII", number, 4, 1, len(out)))
         out += exif_tags.pack(block, base=len(out))
-    out[begin:end] = b"".join(sorted(entries, key=_number_of))
+    entries.sort(key=_number_of)
+    out[begin:end] = b"".join(entries)
     return bytes(out)
 
 
