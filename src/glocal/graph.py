@@ -86,6 +86,7 @@ class Graph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to `path` as safetensors. The file appears whole or not at all."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         target = Path(path)
@@ -94,7 +95,7 @@ class Graph:
         try:
             save_file(tensors, beside, metadata={"format": _FORMAT})
             beside.replace(target)
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
             message = f"Graph.save: cannot write {str(target)!r}: {error}. Choose a folder that exists and is writable."
             raise OutputError(message) from error
         finally:

@@ -1,0 +1,59 @@
+# make demo, make test: both create what they need, can be run again, and say what they do.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check -q
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: demo test slow bench clean help
+
+help:
+	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
+	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
+	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
+	@echo "make bench  measure speed beside the peers and write benchmarks/results/*.json"
+	@echo "make clean  remove $(VENV) and caches"
+
+# torch first and alone: whatever asks for torch later finds this one and pulls no other.
+$(VENV)/torch: constraints.txt
+	@echo "== creating $(VENV) and installing torch"
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install "$$(grep '^torch==' constraints.txt)"
+	@touch $@
+
+$(VENV)/run: $(VENV)/torch pyproject.toml
+	@echo "== installing glocal"
+	$(PIP) install -e .
+	@touch $@
+
+$(VENV)/tests: $(VENV)/run
+	@echo "== installing what the tests need"
+	$(PIP) install -e ".[test]"
+	@touch $@
+
+demo: $(VENV)/run
+	@echo "== demo"
+	@mkdir -p out
+	$(BIN)/python examples/neighbors.py samples/bridge.jpg -o out/neighbors.png
+
+test: $(VENV)/tests
+	@echo "== ruff"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@echo "== mypy"
+	$(BIN)/mypy
+	@echo "== import-linter"
+	PYTHONPATH=src $(BIN)/lint-imports
+	@echo "== pytest"
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/tests
+	$(BIN)/python -m pytest -m slow
+
+bench: $(VENV)/tests
+	$(PIP) install -e ".[bench]"
+	$(BIN)/glocal bench graph -o benchmarks/results/graph.json
+	$(BIN)/glocal bench conv -o benchmarks/results/conv.json
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache out

@@ -1,0 +1,64 @@
+import numpy as np
+import pytest
+import torch
+from scipy.spatial import cKDTree
+from skimage import data
+
+import glocal
+from glocal.errors import ArgumentError, InputError
+from glocal.testing import assert_nearest_first
+
+
+@pytest.mark.parametrize("backend", ["reference", "portable", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_a_tree(backend, dtype, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    x = torch.randn(300, 7, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    g = glocal.knn_graph(x, k=12)
+    distances, neighbors = cKDTree(x.double().numpy()).query(x.double().numpy(), 12)
+    np.testing.assert_array_equal(g.neighbors.numpy(), neighbors)
+    np.testing.assert_allclose(g.distances.numpy(), distances, rtol=1e-6, atol=1e-12)
+    assert g.distances.dtype == dtype
+
+
+@pytest.mark.parametrize("backend", ["reference", "portable"])
+def test_duplicates_go_by_index(backend, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    g = glocal.knn_graph(torch.ones(40, 3) * 1e3, k=5)
+    assert g.neighbors[0].tolist() == [0, 1, 2, 3, 4]
+    assert g.neighbors[30].tolist() == [30, 0, 1, 2, 3]
+    assert_nearest_first(g)
+
+
+def test_far_from_the_origin_is_still_exact():
+    x = torch.randn(200, 3, generator=torch.Generator().manual_seed(1)) + 3000
+    g = glocal.knn_graph(x, k=8)
+    _, neighbors = cKDTree(x.double().numpy()).query(x.double().numpy(), 8)
+    np.testing.assert_array_equal(g.neighbors.numpy(), neighbors)
+
+
+def test_approximate_recall_is_what_the_docs_say():
+    image = torch.from_numpy(data.astronaut()[:96, :96].copy()).float()
+    features = torch.cat([image.roll((y, x), (0, 1)) for y in (-1, 0, 1) for x in (-1, 0, 1)], -1).reshape(-1, 27)
+    exact = glocal.knn_graph(features, k=10)
+    rough = glocal.knn_graph(features, k=10, method="approximate")
+    hits = (exact.neighbors.unsqueeze(2) == rough.neighbors.unsqueeze(1)).any(2).float().mean()
+    assert float(hits) > 0.99
+    assert torch.equal(rough.neighbors, glocal.knn_graph(features, k=10, method="approximate").neighbors)
+    assert_nearest_first(rough)
+
+
+def test_approximate_finds_k_even_in_small_cells():
+    g = glocal.knn_graph(torch.randn(50, 2), k=50, method="approximate")
+    assert torch.equal(g.neighbors.sort(1).values, torch.arange(50, dtype=torch.int32).expand(50, 50))
+
+
+def test_refuses():
+    with pytest.raises(
+        ArgumentError, match=r"knn_graph: `k` \(=5\) must be between 1 and the number of vertices \(=4\)"
+    ):
+        glocal.knn_graph(torch.rand(4, 2), k=5)
+    with pytest.raises(ArgumentError, match=r"`method` \(='tree'\) is unknown. Choose one of exact, approximate"):
+        glocal.knn_graph(torch.rand(4, 2), k=2, method="tree")
+    with pytest.raises(InputError, match="NaN"):
+        glocal.knn_graph(torch.full((4, 2), torch.nan), k=2)

@@ -1,0 +1,43 @@
+import pytest
+import torch
+
+from glocal.errors import DeviceError
+from glocal.kernels import portable, reference, select
+
+
+def test_the_variable_overrides_the_choice(monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", "reference")
+    assert select.pick("patch_neighbors", "cpu") is reference.patch_neighbors
+    monkeypatch.setenv("GLOCAL_BACKEND", "portable")
+    assert select.pick("patch_neighbors", "cpu") is portable.patch_neighbors
+    assert select.pick("graph_conv", "cpu") is reference.graph_conv  # portable leaves this to the definition
+
+
+def test_an_unknown_or_impossible_backend_is_refused(monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", "tpu")
+    with pytest.raises(
+        DeviceError, match=r"GLOCAL_BACKEND \(='tpu'\) is not a backend. Choose one of cuda, cpu, portable, reference"
+    ):
+        select.pick("knn", "cpu")
+    monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
+    with pytest.raises(DeviceError, match=r"GLOCAL_BACKEND \(='cuda'\) cannot run here: the tensors lie on cpu"):
+        select.pick("knn", "cpu")
+
+
+def test_without_numba_everything_still_runs(monkeypatch):
+    monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
+    select._pick.cache_clear()
+    try:
+        names = {operation: backend for operation, backend, _ in select.explain("cpu")}
+        assert names["patch_neighbors"] == "portable"
+        assert names["graph_conv"] == "reference"
+        assert set(names) == set(select.OPERATIONS)
+        assert any("numba is not installed" in why for _, _, why in select.explain("cpu"))
+    finally:
+        select._pick.cache_clear()
+
+
+def test_window_sum_adds_the_largest_block_first():
+    x = torch.tensor([1e8, 1.0, -1e8, 1.0, 1.0, 1.0, 1.0])
+    expected = (((x[0] + x[1]) + (x[2] + x[3])) + (x[4] + x[5])) + x[6]
+    assert torch.equal(reference.window_sum(x, 7, 0), expected.reshape(1))

@@ -1,0 +1,97 @@
+import pytest
+import torch
+
+import glocal
+from glocal.errors import ArgumentError, DeviceError
+from glocal.nn import GraphConv, GraphSequential, SharedGraphConv, SoftThreshold, functional, init
+
+G = glocal.grid_graph((4, 4), size=3)
+
+
+@pytest.mark.parametrize(
+    ("layer", "x", "graph", "error", "text"),
+    [
+        (GraphConv(3, 5, 25), torch.ones(16, 3), G, ArgumentError, "GraphConv: the layer has degree 25, the graph 9"),
+        (
+            GraphConv(2, 5, 9),
+            torch.ones(16, 3),
+            G,
+            ArgumentError,
+            r"takes 2 channels, the signal \(shape \(16, 3\)\) has 3",
+        ),
+        (GraphConv(3, 5, 9), torch.ones(15, 3), G, ArgumentError, r"must be \(n, c\) or \(batch, n, c\) with n=16"),
+        (
+            GraphConv(3, 5, 9),
+            torch.ones(16, 3, dtype=torch.int64),
+            G,
+            ArgumentError,
+            "float32 or float64 tensor, got torch.int64",
+        ),
+        (
+            GraphConv(3, 5, 9),
+            torch.ones(16, 3).double(),
+            G,
+            ArgumentError,
+            "is torch.float64, the filters are torch.float32",
+        ),
+        (GraphConv(3, 5, 9), torch.ones(16, 3, device="meta"), G, DeviceError, "lies on meta, the graph on cpu"),
+        (GraphConv(3, 5, 9), torch.ones(16, 3), "grid", ArgumentError, "`graph` is a str, not a Graph"),
+        (
+            SharedGraphConv(5),
+            torch.ones(16, 3),
+            G,
+            ArgumentError,
+            "SharedGraphConv: the layer has degree 5, the graph 9",
+        ),
+    ],
+)
+def test_refuses(layer, x, graph, error, text):
+    with pytest.raises(error, match=text):
+        layer(x, graph)
+
+
+def test_refuses_wrong_sizes():
+    with pytest.raises(ArgumentError, match=r"GraphConv: in_channels \(=0\)"):
+        GraphConv(0, 1, 1)
+    with pytest.raises(ArgumentError, match=r"SharedGraphConv: degree \(=0\)"):
+        SharedGraphConv(0)
+    with pytest.raises(ArgumentError, match=r"graph_conv: `filters` \(shape \(9, 2, 5\)\) must be \(d=9, c=3, m\)"):
+        functional.graph_conv(torch.ones(16, 3), G, torch.ones(9, 2, 5))
+    with pytest.raises(ArgumentError, match=r"shared_conv: `taps` \(shape \(4,\)\) must be \(d=9,\)"):
+        functional.shared_conv(torch.ones(16, 3), G, torch.ones(4))
+    with pytest.raises(ArgumentError, match="gram: x"):
+        functional.gram(torch.ones(16, 3), G, torch.ones(9, 3, 5), torch.ones(4))
+
+
+def test_initialisations_are_seeded_and_what_the_paper_says():
+    def layer(seed):
+        return init.standard_normal(GraphConv(3, 400, 25), torch.Generator().manual_seed(seed))
+
+    assert torch.equal(layer(1).filters, layer(1).filters)
+    assert not torch.equal(layer(1).filters, layer(2).filters)
+    assert float(layer(0).filters.std()) == pytest.approx(1, abs=0.02)
+    assert float(layer(0).bias.std()) == pytest.approx(1, abs=0.15)
+    quiet = init.mean_and_noise(GraphConv(1, 18, 9), torch.Generator().manual_seed(0))
+    assert quiet.filters[:, 0, 0].tolist() == pytest.approx([1 / 9] * 9)
+    assert float(quiet.filters[:, 0, 1:].std()) == pytest.approx(0.01, rel=0.2)
+    assert float(quiet.bias.abs().max()) == 0
+
+
+def test_sequential_uses_the_graph_each_layer_names():
+    g1, g2 = G, glocal.knn_graph(torch.rand(16, 2), k=9)
+    first, second = GraphConv(1, 4, 9), GraphConv(4, 1, 9)
+    net = GraphSequential((first, "local"), SoftThreshold(4), (second, "nonlocal"))
+    x = torch.randn(16, 1)
+    torch.testing.assert_close(net(x, {"local": g1, "nonlocal": g2}), second(net.layers[1](first(x, g1)), g2))
+    with pytest.raises(ArgumentError, match=r"uses the graph 'nonlocal', but `graphs` has \['local'\]"):
+        net(x, {"local": g1})
+    with torch.no_grad():
+        net.layers[1].upper.fill_(-1)
+    net.project()
+    assert float(net.layers[1].upper.max()) == 0
+    assert "graphs=local, -, nonlocal" in repr(net)
+
+
+def test_layers_say_what_they_are():
+    assert repr(GraphConv(3, 50, 25)) == "GraphConv(3, 50, degree=25, bias=True)"
+    assert repr(SharedGraphConv(9)) == "SharedGraphConv(degree=9)"

@@ -1,0 +1,116 @@
+import pytest
+import torch
+from safetensors.torch import save_file
+
+import glocal
+from glocal import Graph
+from glocal.errors import ArgumentError, DeviceError, InputError, OutputError
+
+
+def test_keeps_int32_and_is_frozen():
+    g = Graph(torch.tensor([[0, 1], [1, 0]]))
+    assert g.neighbors.dtype == torch.int32
+    assert (g.num_vertices, g.degree) == (2, 2)
+    with pytest.raises(AttributeError):
+        g.weights = torch.ones(2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ((torch.zeros(3, dtype=torch.int32),), ArgumentError, r"Graph: `neighbors` must be a tensor of shape \(n, d\)"),
+        ((torch.zeros(2, 2),), ArgumentError, "Graph: `neighbors` must hold integers, got torch.float32"),
+        ((torch.zeros(0, 3, dtype=torch.int32),), ArgumentError, r"Graph: `neighbors` \(n=0, d=3\) is empty"),
+        ((torch.tensor([[0, 2], [0, 1]]),), ArgumentError, "holds the index 2, but vertices are numbered 0 to 1"),
+        ((torch.tensor([[0, -1], [0, 1]]),), ArgumentError, "holds the index -1"),
+        (
+            (torch.tensor([[0], [0]]), torch.ones(2, 2)),
+            ArgumentError,
+            r"`weights` \(shape \(2, 2\)\) must have the shape",
+        ),
+        ((torch.tensor([[0], [0]]), torch.tensor([[1.0], [-1.0]])), ArgumentError, "must be finite and not negative"),
+        (
+            (torch.tensor([[0], [0]]), torch.tensor([[1.0], [torch.nan]])),
+            ArgumentError,
+            "must be finite and not negative",
+        ),
+        (
+            (torch.tensor([[0], [0]]), torch.tensor([[1.0], [torch.inf]])),
+            ArgumentError,
+            "must be finite and not negative",
+        ),
+        ((torch.tensor([[0], [0]]), torch.ones(2, 1, dtype=torch.int32)), ArgumentError, "must be float32 or float64"),
+        (
+            (torch.tensor([[0], [0]]), torch.ones(2, 1, device="meta")),
+            DeviceError,
+            "`weights` lies on meta, `neighbors` on cpu",
+        ),
+    ],
+)
+def test_refuses(arguments, error, text):
+    with pytest.raises(error, match=text) as caught:
+        Graph(*arguments)
+    assert isinstance(caught.value, (ValueError, RuntimeError))
+
+
+def test_with_weights_checks_and_keeps_what_was_worked_out():
+    g = glocal.grid_graph((4, 4))
+    first = glocal.nn.functional.reverse(g)
+    other = g.with_weights(torch.full((16, 9), 0.5))
+    assert g.weights is None
+    assert glocal.nn.functional.reverse(other)[1] is first[1]
+    with pytest.raises(ArgumentError, match="not negative"):
+        g.with_weights(torch.full((16, 9), -0.5))
+
+
+def test_the_reversed_graph_lists_each_edge_under_its_target():
+    g = Graph(torch.randint(6, (6, 4), generator=torch.Generator().manual_seed(3)))
+    start, edges = glocal.nn.functional.reverse(g)
+    flat = g.neighbors.reshape(-1)
+    for j in range(6):
+        assert edges[start[j] : start[j + 1]].tolist() == (flat == j).nonzero().reshape(-1).tolist()
+
+
+def test_saves_and_loads(tmp_path):
+    g = glocal.patch_graph(torch.rand(5, 6, 2), k=4).with_weights(torch.rand(30, 4))
+    g.save(tmp_path / "g.safetensors")
+    back = Graph.load(tmp_path / "g.safetensors")
+    for name in ("neighbors", "weights", "distances"):
+        assert torch.equal(getattr(g, name), getattr(back, name))
+    assert [p.name for p in tmp_path.iterdir()] == ["g.safetensors"]
+
+
+def test_load_refuses_what_is_not_a_graph(tmp_path):
+    whole = tmp_path / "g.safetensors"
+    glocal.grid_graph((20, 20)).save(whole)
+    cut = tmp_path / "cut.safetensors"
+    cut.write_bytes(whole.read_bytes()[:-100])
+    text = tmp_path / "text.safetensors"
+    text.write_text("hello")
+    other = tmp_path / "other.safetensors"
+    save_file({"a": torch.ones(1)}, other)
+    hollow = tmp_path / "hollow.safetensors"
+    save_file({"a": torch.ones(1)}, hollow, metadata={"format": "glocal-graph-1"})
+    for path, why in [(cut, "damaged"), (text, "damaged"), (other, "not a graph"), (hollow, "no neighbors")]:
+        with pytest.raises(InputError, match=why):
+            Graph.load(path)
+    with pytest.raises(InputError, match=r"cannot read .*missing"):
+        Graph.load(tmp_path / "missing.safetensors")
+    with pytest.raises(InputError, match="cannot read"):
+        Graph.load(tmp_path)
+
+
+def test_save_says_when_it_cannot_write(tmp_path):
+    with pytest.raises(OutputError, match=r"Graph.save: cannot write .*nowhere"):
+        glocal.grid_graph((3,)).save(tmp_path / "nowhere" / "g.safetensors")
+
+
+def test_repr_is_for_people():
+    g = glocal.grid_graph((256, 256), size=5, boundary="zero")
+    assert repr(g) == "Graph(65,536 vertices, degree 25, weighted, cpu, 12.5 MiB)"
+
+
+def test_to_moves_all():
+    g = glocal.patch_graph(torch.rand(3, 3, 1), k=2).to("cpu")
+    assert g.device.type == "cpu"
+    assert g.to("cpu") is g

@@ -1,0 +1,52 @@
+"""What others rely on: the names, and what importing them costs."""
+
+import subprocess
+import sys
+
+import glocal
+
+PROMISED = {
+    "Graph", "GlocalError", "block_diagonal", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph",
+    "testing", "weights", "__version__",
+}  # fmt: skip
+LAYERS = {
+    "BiasedReLU",
+    "GraphConv",
+    "GraphSequential",
+    "SharedGraphConv",
+    "SoftThreshold",
+    "functional",
+    "init",
+    "spectral",
+}
+
+
+def test_the_inventory():
+    assert set(glocal.__all__) == PROMISED
+    assert set(glocal.nn.__all__) == LAYERS
+    for name in PROMISED:
+        assert getattr(glocal, name) is not None
+    assert set(dir(glocal)) == PROMISED
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    assert not hasattr(glocal, "no_such_name")
+
+
+def test_importing_and_using_the_layers_needs_no_heavy_library():
+    code = (
+        "import sys, glocal; glocal.grid_graph; glocal.patch_graph; glocal.nn.GraphConv; glocal.weights;"
+        "print([m for m in ('numba', 'sklearn', 'ot', 'matplotlib', 'scipy', 'networkx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_glocal_alone_does_not_import_torch():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, glocal; print('torch' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "False"
