@@ -1,0 +1,260 @@
+"""A training loop that can be stopped and resumed with the same result, and the random numbers that allow it.
+
+Everything random in a step follows from `(seed, stream, step)`, never from what was drawn before. So a run that continues
+from a checkpoint sees the same examples and the same noise as one that was never stopped. Checkpoints are safetensors;
+the log is one JSON object a line. Nothing here knows what is trained.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glocal.errors import ArgumentError, InputError
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One training run: `steps` ADAM steps of batch size 1 at the step size `rate`, looked at every `every` steps."""
+
+    name: str
+    steps: int
+    rate: float
+    every: int = 100
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.every < 1 or not self.rate > 0:
+            message = (
+                f"Stage: `steps` (={self.steps}), `every` (={self.every}) and `rate` (={self.rate}) must be positive. "
+                "Train on more data or for more epochs."
+            )
+            raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One line of the log: the mean loss since the last line (None at the start) and the validation score."""
+
+    stage: str
+    step: int
+    loss: float | None
+    validation: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class StepProgress:
+    """What a training run tells its caller, some times a second at most."""
+
+    stage: str
+    step: int
+    steps: int
+    seconds: float
+    seconds_left: float
+    last: Record | None
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """How a training run ended: at which step, whether that was the last one, and its log."""
+
+    step: int
+    finished: bool
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class Draws:
+    """Random examples and noise that depend on `(seed, stream, step)` alone, the same on every device.
+
+    >>> Draws(0, "noise").normal(3, (2,)).equal(Draws(0, "noise").normal(3, (2,)))
+    True
+    >>> sorted(Draws(0, "order").example(step, 4) for step in range(4, 8))
+    [0, 1, 2, 3]
+    """
+
+    seed: int
+    stream: str
+
+    def generator(self, step: int) -> torch.Generator:
+        """A generator for one step."""
+        key = np.random.SeedSequence([self.seed, zlib.crc32(self.stream.encode()), step])
+        return torch.Generator().manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+    def normal(self, step: int, shape: tuple[int, ...]) -> Tensor:
+        """Standard normal float32 numbers for one step, on the CPU."""
+        return torch.randn(shape, generator=self.generator(step))
+
+    def example(self, step: int, count: int) -> int:
+        """Which of `count` examples a step uses: every epoch is a new permutation."""
+        return _permutation(self, step // count, count)[step % count]
+
+
+@lru_cache(maxsize=8)
+def _permutation(draws: Draws, epoch: int, count: int) -> list[int]:
+    shuffled: list[int] = torch.randperm(count, generator=draws.generator(-1 - epoch & 0xFFFFFFFF)).tolist()
+    return shuffled
+
+
+def fit(
+    model: nn.Module,
+    loss: Callable[[int], Tensor],
+    stage: Stage,
+    *,
+    validate: Callable[[], float],
+    folder: Path | None = None,
+    progress: Callable[[StepProgress], bool | None] | None = None,
+) -> Fitted:
+    """Minimise `loss(step)` over the parameters of `model` by ADAM, projecting after each step.
+
+    If `model` has a method `project`, it is called after each step.
+
+    Parameters
+    ----------
+    loss : callable(step) -> scalar Tensor
+        The loss of one example; must depend on the step and the parameters only (see `Draws`).
+    validate : callable() -> float
+        The score that is logged before the first step, every `stage.every` steps and at the end.
+    folder : Path or None
+        Where `NAME.jsonl` (the log) and `NAME.checkpoint.safetensors` go. A checkpoint found there is continued; on the
+        CPU the result then equals an uninterrupted run to the bit.
+    progress : callable or None
+        Called a few times a second; returning True saves a checkpoint and stops.
+
+    Returns
+    -------
+    Fitted; the model is changed in place. Cost: three times that of the loss for each step.
+
+    >>> model = nn.Linear(1, 1)
+    >>> fit(model, lambda step: (model.weight - 2).square().sum(), Stage("demo", 4, 0.1), validate=lambda: 0.0).step
+    4
+    """
+    parameters = list(model.parameters())
+    optimizer = torch.optim.Adam(parameters, lr=stage.rate, fused=parameters[0].is_cuda)
+    project: Callable[[], None] | None = getattr(model, "project", None)
+    state = _State(model, optimizer, stage, folder)
+    step, total = state.load()
+    started = time.perf_counter()
+    told, first = started, step
+    if step == 0:
+        state.record(0, None, validate(), 0.0)
+    while step < stage.steps:
+        optimizer.zero_grad(set_to_none=True)
+        value = loss(step)
+        value.backward()
+        optimizer.step()
+        if project is not None:
+            project()
+        total = total + value.detach()
+        step += 1
+        now = time.perf_counter()
+        if step % stage.every == 0 or step == stage.steps:
+            done = step % stage.every or stage.every
+            state.record(step, float(total) / done, validate(), now - started)
+            total = torch.zeros_like(total)
+            state.save(step, total)
+        if progress is not None and (now - told > 0.25 or step == stage.steps):
+            told = now
+            left = (now - started) / (step - first) * (stage.steps - step)
+            last = state.records[-1] if state.records else None
+            if progress(StepProgress(stage.name, step, stage.steps, now - started, left, last)) and step < stage.steps:
+                state.save(step, total)
+                return Fitted(step, False, tuple(state.records))
+    return Fitted(step, True, tuple(state.records))
+
+
+def read_log(path: Path) -> list[Record]:
+    """Read the records of a `.jsonl` log that `fit` wrote. Raises InputError for anything else."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [Record(**json.loads(line)) for line in lines if line.strip()]
+    except OSError as error:
+        message = f"read_log: cannot read {str(path)!r}: {error}. Check the path."
+        raise InputError(message) from error
+    except (ValueError, TypeError) as error:
+        message = f"read_log: {str(path)!r} is not a training log ({error}). Give a .jsonl file of a training folder."
+        raise InputError(message) from error
+
+
+class _State:
+    """What a run keeps on disk: parameters, ADAM's moments and the log, all at the same step."""
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Adam, stage: Stage, folder: Path | None) -> None:
+        self.model, self.optimizer, self.stage, self.folder = model, optimizer, stage, folder
+        self.names = [name for name, _ in model.named_parameters()]
+        self.records: list[Record] = []
+
+    def path(self, suffix: str) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{self.stage.name}{suffix}"
+
+    def record(self, step: int, loss: float | None, validation: float, seconds: float) -> None:
+        if loss is not None and not math.isfinite(loss):
+            message = (
+                f"fit: the loss of stage {self.stage.name!r} is not finite at step {step}. Use a smaller step size."
+            )
+            raise InputError(message)
+        self.records.append(Record(self.stage.name, step, loss, validation, round(seconds, 3)))
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with self.path(".jsonl").open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(self.records[-1])) + "\n")
+
+    def save(self, step: int, total: Tensor) -> None:
+        if self.folder is None:
+            return
+        from safetensors.torch import save_file
+
+        tensors = {f"model.{name}": t.detach().cpu() for name, t in self.model.state_dict().items()}
+        for index, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{self.names[index]}.{key}": t.detach().cpu() for key, t in moments.items()}
+        tensors |= {"step": torch.tensor(step), "total": total.detach().cpu()}
+        beside = self.path(".checkpoint.part")
+        save_file({name: t.clone().contiguous() for name, t in tensors.items()}, beside)
+        beside.replace(self.path(".checkpoint.safetensors"))
+
+    def load(self) -> tuple[int, Tensor]:
+        """Continue from the checkpoint, if there is one; lines of the log that lie after it are dropped."""
+        device = next(self.model.parameters()).device
+        checkpoint = None if self.folder is None else self.path(".checkpoint.safetensors")
+        if checkpoint is None or not checkpoint.exists():
+            if self.folder is not None:
+                self.path(".jsonl").unlink(missing_ok=True)
+            return 0, torch.zeros((), device=device)
+        tensors = self._read(checkpoint, device)
+        step, total = int(tensors["step"]), tensors["total"]
+        self.records = [r for r in read_log(self.path(".jsonl")) if r.step <= step]
+        lines = [json.dumps(asdict(r)) + "\n" for r in self.records]
+        self.path(".jsonl").write_text("".join(lines), encoding="utf-8")
+        return step, total
+
+    def _read(self, checkpoint: Path, device: torch.device) -> dict[str, Tensor]:
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            tensors = load_file(checkpoint, device=str(device))
+            self.model.load_state_dict({name: tensors[f"model.{name}"] for name in self.model.state_dict()})
+            moments: dict[int, dict[str, Any]] = {}
+            for index, name in enumerate(self.names):
+                moments[index] = {key: tensors[f"adam.{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
+        except (SafetensorError, KeyError, RuntimeError) as error:
+            message = (
+                f"fit: {str(checkpoint)!r} is damaged or belongs to another model ({error}). "
+                "Delete it to start this stage again."
+            )
+            raise InputError(message) from error
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        return tensors
