@@ -1,0 +1,285 @@
+"""The loops of the graph convolution: blocks of vertices, patches that never leave the cache.
+
+All arrays are flat and of one number type. `x` is (b, n, c), `neighbors` (n, d), `weights` (n, d) or empty for all 1,
+`g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch. `start, edges` is the reversed graph.
+Each function does the blocks (or targets) `first` to `last - 1`; any cut gives the same numbers.
+
+The m output channels are cut into chunks of at most `MAX_VECTORS` vectors; packed operands are (chunks, rows, width).
+"""
+# mypy: disable-error-code="no-untyped-def, call-arg"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from glocal.kernels.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
+
+SPARE = max(ROWS)  # rows that a tile may touch beyond the end
+SEGMENT = 64  # in-edges taken at a time
+
+
+@njit(nogil=True, cache=True)
+def chunking(m, itemsize):
+    """Cut m columns into chunks of equal width: (how many, vectors in each, columns in each)."""
+    size = VECTOR_BYTES // itemsize
+    vectors = (m + size - 1) // size
+    chunks = (vectors + MAX_VECTORS - 1) // MAX_VECTORS
+    across = (vectors + chunks - 1) // chunks
+    return (vectors + across - 1) // across, across, across * size
+
+
+@njit(nogil=True, cache=True)
+def block_size(k):
+    """Vertices in a block, such that their patches of length k fit into the second-level cache."""
+    return max(24, min(120, 60000 // k // 12 * 12))
+
+
+@njit(nogil=True, cache=True)
+def pack(matrix, rows, m):
+    """Lay a (rows, m) matrix out as (chunks, rows, width), filled with zeros."""
+    chunks, _, width = chunking(m, matrix.itemsize)
+    out = np.zeros(chunks * rows * width, matrix.dtype)
+    for r in range(rows):
+        for column in range(m):
+            q = column // width
+            out[(q * rows + r) * width + column - q * width] = matrix[r * m + column]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def pack_overlapping(matrix, rows, m):
+    """As `pack`, but the last vector holds the last columns, with zeros where the vector before has them too."""
+    chunks, _, width = chunking(m, matrix.itemsize)
+    size = VECTOR_BYTES // matrix.itemsize
+    out = np.zeros(chunks * rows * width, matrix.dtype)
+    tail = (m - 1) // size * size  # the first column of the last vector
+    for r in range(rows):
+        for column in range(m):
+            q = column // width
+            place = column - q * width + (size - (m - tail) if column >= tail else 0)
+            out[(q * rows + r) * width + place] = matrix[r * m + column]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def gather(x, neighbors, weights, d, c, i0, i1, base, out):
+    """Write the patches of the vertices i0 to i1 - 1, each d c long, into `out`; x starts at `base`."""
+    at = np.uint64(0)  # unsigned: a signed index is tested for being negative at every use
+    one, two, step = np.uint64(1), np.uint64(2), np.uint64(c)
+    if c == 3 and weights.size:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row, w = np.uint64(base + np.int64(neighbors[e]) * 3), weights[e]
+            out[at] = w * x[row]
+            out[at + one] = w * x[row + one]
+            out[at + two] = w * x[row + two]
+            at += step
+    elif c == 3:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row = np.uint64(base + np.int64(neighbors[e]) * 3)
+            out[at] = x[row]
+            out[at + one] = x[row + one]
+            out[at + two] = x[row + two]
+            at += step
+    else:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row = np.uint64(base + np.int64(neighbors[e]) * c)
+            w = weights[e] if weights.size else x.dtype.type(1)
+            for channel in range(step):
+                out[at + channel] = w * x[row + channel]
+            at += step
+
+
+@njit(nogil=True, cache=True)
+def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
+    """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m)."""
+    k, itemsize = d * c, x.itemsize
+    chunks, vectors, width = chunking(m, itemsize)
+    block = block_size(k)
+    blocks = (n + block - 1) // block
+    patches = np.zeros((block + SPARE) * k, x.dtype)
+    result = np.zeros((block + SPARE) * width, x.dtype)
+    for number in range(first, last):
+        batch = number // blocks
+        i0 = (number - batch * blocks) * block
+        i1 = min(n, i0 + block)
+        gather(x, neighbors, weights, d, c, i0, i1, batch * n * c, patches)
+        for q in range(chunks):
+            b = packed.ctypes.data + q * k * width * itemsize
+            product(x, i1 - i0, vectors, patches.ctypes.data, k, 1, b, width, result.ctypes.data, width, k, 0)
+            columns = min(width, m - q * width)
+            for i in range(i0, i1):
+                out, row = (batch * n + i) * m + q * width, (i - i0) * width
+                for column in range(columns):
+                    y[out + column] = result[row + column]
+
+
+@njit(nogil=True, cache=True)
+def _pack_block(g, m, width, chunks, row, count, block, out):
+    """Lay `count` rows of g, from `row`, out as (chunks, block, width); the other columns of `out` stay zero."""
+    for q in range(chunks):
+        columns = min(width, m - q * width)
+        for i in range(count):
+            source, target = (row + i) * m + q * width, (q * block + i) * width
+            for column in range(columns):
+                out[target + column] = g[source + column]
+
+
+@njit(nogil=True, cache=True)
+def filter_gradient(x, neighbors, weights, g, n, d, c, m, first, last, out):
+    """Add `sum_i p_k(i, x) g[i, :]` to `out`, (chunks, k + SPARE, width)."""
+    k, itemsize = d * c, x.itemsize
+    chunks, vectors, width = chunking(m, itemsize)
+    block = block_size(k)
+    blocks = (n + block - 1) // block
+    patches = np.zeros((block + SPARE) * k + SPARE, x.dtype)
+    right = np.zeros(chunks * block * width, x.dtype)
+    for number in range(first, last):
+        batch = number // blocks
+        i0 = (number - batch * blocks) * block
+        count = min(n, i0 + block) - i0
+        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+        _pack_block(g, m, width, chunks, batch * n + i0, count, block, right)
+        for q in range(chunks):
+            b = right.ctypes.data + q * block * width * itemsize
+            total = out.ctypes.data + q * (k + SPARE) * width * itemsize
+            product(x, k, vectors, patches.ctypes.data, 1, k, b, width, total, width, count, 1)
+
+
+@njit(nogil=True, cache=True)
+def pull(x, neighbors, weights, packed, g, n, d, c, m, batch, first, last, low, signal, edge):
+    """Pull g back through the filters, `q[i, l, :] = sum_m g[i, m] filters[l, :, m]`, block by block, and use it twice.
+
+    Where they are not empty: add `w_il q[i, l, :]` to signal[j_l - low, :], and write `<x[j_l], q[i, l]>` to
+    edge[i, l]. `packed` are the filters as (m, k).
+    """
+    k, itemsize = d * c, x.itemsize
+    chunks, vectors, width = chunking(k, itemsize)
+    block = block_size(k)
+    left = np.zeros((block + SPARE) * m, x.dtype)
+    q = np.zeros((block + SPARE) * chunks * width, x.dtype)
+    signal[:] = 0
+    for number in range(first, last):
+        i0 = number * block
+        count = min(n, i0 + block) - i0
+        row = (batch * n + i0) * m
+        left[: count * m] = g[row : row + count * m]
+        for chunk in range(chunks):
+            b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
+            product(x, count, vectors, left.ctypes.data, m, 1, b, width, result, chunks * width, m, 0)
+        if edge.size:
+            _edge_products(x, neighbors, q, d, c, chunks * width, i0, count, batch * n, edge)
+        if signal.size:
+            _scatter(neighbors, weights, q, d, c, chunks * width, i0, count, low, signal)
+
+
+@njit(nogil=True, cache=True)
+def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
+    for i in range(count):
+        for tap in range(d):
+            e = np.uint64((i0 + i) * d + tap)
+            row, at = np.uint64((base + np.int64(neighbors[e])) * c), np.uint64(i * stride + tap * c)
+            total = x.dtype.type(0)
+            for channel in range(np.uint64(c)):
+                total += x[row + channel] * q[at + channel]
+            out[e] = total
+
+
+@njit(nogil=True, cache=True)
+def _scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
+    one, two = np.uint64(1), np.uint64(2)
+    for i in range(count):
+        for tap in range(d):
+            e = np.uint64((i0 + i) * d + tap)
+            w = weights[e] if weights.size else q.dtype.type(1)
+            row, at = np.uint64((np.int64(neighbors[e]) - low) * c), np.uint64(i * stride + tap * c)
+            if c == 3:
+                out[row] += w * q[at]
+                out[row + one] += w * q[at + one]
+                out[row + two] += w * q[at + two]
+            else:
+                for channel in range(np.uint64(c)):
+                    out[row + channel] += w * q[at + channel]
+
+
+@njit(nogil=True, cache=True)
+def span(neighbors, e0, e1):
+    """Find the smallest and the largest target of the edges e0 to e1 - 1."""
+    low, high = neighbors[e0], neighbors[e0]
+    for e in range(np.uint64(e0), np.uint64(e1)):
+        low, high = min(low, neighbors[e]), max(high, neighbors[e])
+    return np.int64(low), np.int64(high)
+
+
+@njit(nogil=True, cache=True)
+def add_spans(parts, offsets, lows, j0, j1, c, out):
+    """Write to out[j, :], j0 <= j < j1, the sum of the parts that reach j, in their order."""
+    out[j0 * c : j1 * c] = 0
+    for part in range(lows.size):
+        low = lows[part]
+        high = low + (offsets[part + 1] - offsets[part]) // c
+        a, b = max(j0, low) * c, min(j1, high) * c
+        shift = offsets[part] - low * c
+        for at in range(a, b):
+            out[at] += parts[at + shift]
+
+
+@njit(nogil=True, cache=True)
+def signal_gradient(g, weights, packed, start, edges, n, d, c, m, first, last, out):
+    """Add `sum_(edges (i, l) to j) w_il sum_m filters[l, :, m] g[i, m]` to out[j, :]; targets count over the batches.
+
+    `packed` are the filters (d c, m) by `pack_overlapping`, or, where m is shorter than a vector, plain as (d, m, c).
+    """
+    itemsize = g.itemsize
+    size = VECTOR_BYTES // itemsize
+    chunks, _, width = chunking(m, itemsize)
+    rows, taps, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, np.int64), np.ones(SEGMENT, g.dtype)
+    stride = c * width if m >= size else c * m
+    for target in range(first, last):
+        batch = target // n
+        j = target - batch * n
+        for s in range(start[j], start[j + 1], SEGMENT):
+            count = min(SEGMENT, start[j + 1] - s)
+            for t in range(count):
+                e = edges[s + t]
+                i = e // d
+                rows[t] = (batch * n + i) * m
+                taps[t] = (e - i * d) * stride
+                if weights.size:
+                    scales[t] = weights[e]
+            if m < size:
+                _signal_gradient_narrow(g, packed, rows, taps, scales, c, m, count, target * c, out)
+                continue
+            for q in range(chunks):
+                columns = min(width, m - q * width)
+                vectors = (columns + size - 1) // size
+                x, f = g.ctypes.data + q * width * itemsize, packed.ctypes.data + q * d * c * width * itemsize
+                for channel in range(0, c, MAX_OUTPUTS):
+                    place = out.ctypes.data + (target * c + channel) * itemsize
+                    dot_rows(
+                        g, min(MAX_OUTPUTS, c - channel), vectors, x, rows.ctypes.data, scales.ctypes.data,
+                        f + channel * width * itemsize, taps.ctypes.data, width, columns - size, place, count,
+                    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _signal_gradient_narrow(g, filters, rows, taps, scales, c, m, count, place, out):
+    for t in range(count):
+        for column in range(m):
+            value, tap = scales[t] * g[rows[t] + column], taps[t] + column * c
+            for channel in range(c):
+                out[place + channel] += value * filters[tap + channel]
+
+
+@njit(nogil=True, cache=True)
+def count_sort(targets, start, edges):
+    """Sort the edges 0, 1, ... by their targets, keeping their order: fill `start` (n + 1 zeros) and `edges`."""
+    for e in range(targets.size):
+        start[targets[e] + 1] += 1
+    for j in range(start.size - 1):
+        start[j + 1] += start[j]
+    place = start[:-1].copy()
+    for e in range(targets.size):
+        j = targets[e]
+        edges[place[j]] = e
+        place[j] += 1

@@ -1,0 +1,167 @@
+"""The CPU backend equals the reference, forward and backward, and gives the same bits on any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from glocal.kernels import cpu, reference
+from glocal.kernels.threads import share
+
+OPS = ("graph_conv", "shared_conv", "extract")
+
+
+def inputs(op: str, n: int, d: int, c: int, m: int, *, batch: int = 1, weighted: bool = True, dtype=torch.float64):
+    """x, neighbors, weights, then the filter of the operation, if it has one. Neighbours repeat, some are never met."""
+    make = torch.Generator().manual_seed(n * 1000 + d * 100 + c * 10 + m)
+    x = torch.randn(batch, n, c, dtype=dtype, generator=make)
+    neighbors = torch.randint(0, max(1, n - 2), (n, d), dtype=torch.int32, generator=make)
+    weights = torch.rand(n, d, dtype=dtype, generator=make) if weighted else None
+    filters = {"graph_conv": (d, c, m), "shared_conv": (d,)}.get(op)
+    rest = () if filters is None else (torch.randn(filters, dtype=dtype, generator=make),)
+    return x, neighbors, weights, *rest
+
+
+def both(op: str, args: tuple) -> Iterator[list[Tensor]]:
+    """The result and all gradients, by the CPU backend and by the reference."""
+    for module in (cpu, reference):
+        leaves = [a.clone().requires_grad_() if a is not None and a.is_floating_point() else a for a in args]
+        extra = (cpu.reverse(args[1]),) if module is cpu else ()
+        y = getattr(module, op)(*leaves, *extra)
+        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)))
+        yield [y.detach(), *(a.grad for a in leaves if a is not None and a.requires_grad)]
+
+
+# n, d, c, m: one vertex; every vertex a neighbour; less than a vector; many vectors; several blocks and chunks
+SHAPES = [
+    (1, 1, 1, 1),
+    (5, 5, 2, 3),
+    (50, 9, 1, 18),
+    (300, 25, 3, 50),
+    (130, 5, 10, 10),
+    (40, 3, 18, 130),
+    (700, 4, 70, 9),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_the_reference_forward_and_backward(op, shape, weighted, dtype):
+    ours, theirs = both(op, inputs(op, *shape, batch=2, weighted=weighted, dtype=dtype))
+    assert len(ours) == len(theirs)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for a, b in zip(ours, theirs):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * max(1.0, b.abs().max().item()))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (6, 6, 2, 3), (9, 4, 5, 12)], ids=str)
+def test_gradcheck_for_every_input(op, shape):
+    x, neighbors, weights, *rest = inputs(op, *shape, batch=2)
+    reverse = cpu.reverse(neighbors)
+    leaves = [a.requires_grad_() for a in (x, weights, *rest)]
+    function = getattr(cpu, op)
+    assert torch.autograd.gradcheck(lambda x, w, *rest: function(x, neighbors, w, *rest, reverse), leaves)
+
+
+@pytest.mark.parametrize("m", [3, 50])
+def test_gather_over_the_reversed_graph_equals_the_sum_of_copies(m):
+    x, neighbors, weights, filters = inputs("graph_conv", 400, 7, 5, m)
+    g = torch.randn(1, 400, m, dtype=x.dtype)
+    reverse = cpu.reverse(neighbors)
+    copies, _ = cpu._pull(x, neighbors, weights, filters, reverse, g, True, False)
+    gathered = cpu._signal_gradient(x, weights, filters, reverse, g)
+    torch.testing.assert_close(copies, gathered, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_backward_pass_is_the_adjoint(op):
+    x, neighbors, weights, *rest = inputs(op, 200, 9, 6, 20)
+    x.requires_grad_()
+    y = getattr(cpu, op)(x, neighbors, weights, *rest, cpu.reverse(neighbors))
+    v = torch.randn_like(y)
+    (back,) = torch.autograd.grad(y, x, v)
+    torch.testing.assert_close((y * v).sum(), (x * back).sum(), rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_same_bits_on_any_number_of_threads(op):
+    args = inputs(op, 3000, 9, 3, 20, batch=2, dtype=torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 3):
+            torch.set_num_threads(threads)
+            results.append(next(both(op, args)))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+
+
+def test_only_the_gradients_that_are_needed_are_computed():
+    x, neighbors, weights, filters = inputs("graph_conv", 30, 4, 3, 9)
+    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
+    grads = y.grad_fn.apply(torch.ones_like(y))
+    assert [g is not None for g in grads] == [True, False, False, False, False, False]
+
+
+def test_vertices_without_in_edges_get_a_zero_gradient():
+    neighbors = torch.zeros(10, 3, dtype=torch.int32)
+    for op in OPS:
+        x, _, weights, *rest = inputs(op, 10, 3, 9, 4)
+        y = getattr(cpu, op)(x.requires_grad_(), neighbors, weights, *rest, cpu.reverse(neighbors))
+        (g,) = torch.autograd.grad(y.sum(), x)
+        assert torch.equal(g[:, 1:], torch.zeros(1, 9, 9, dtype=x.dtype))
+        assert g[:, 0].abs().min() > 0
+
+
+def test_a_hub_with_more_in_edges_than_a_segment():
+    neighbors = torch.zeros(500, 3, dtype=torch.int32)
+    x, _, weights, taps = inputs("shared_conv", 500, 3, 18, 1)
+    ours, theirs = both("shared_conv", (x, neighbors, weights, taps))
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_a_signal_that_is_not_contiguous():
+    x, neighbors, weights, filters = inputs("graph_conv", 64, 5, 4, 9)
+    reverse = cpu.reverse(neighbors)
+    wide = torch.stack([x, x + 1], dim=-1)[..., 0]
+    assert not wide.is_contiguous()
+    assert torch.equal(
+        cpu.graph_conv(wide, neighbors, weights, filters, reverse),
+        cpu.graph_conv(x, neighbors, weights, filters, reverse),
+    )
+
+
+def test_the_second_derivative_is_refused():
+    x, neighbors, weights, filters = inputs("graph_conv", 8, 3, 2, 4)
+    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
+    (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 7), (1000, 5)])
+def test_reverse_equals_the_reference(n, d):
+    neighbors = torch.randint(0, n, (n, d), dtype=torch.int32, generator=torch.Generator().manual_seed(n))
+    (start, edges), (expected_start, expected_edges) = cpu.reverse(neighbors), reference.reverse(neighbors)
+    assert start.dtype == torch.int64
+    assert edges.dtype == torch.int32
+    assert torch.equal(start, expected_start)
+    assert torch.equal(edges.long(), expected_edges)
+
+
+def test_an_error_in_a_part_reaches_the_caller():
+    def work(part: int) -> None:
+        if part == 3:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        share(8, work)
