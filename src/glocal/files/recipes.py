@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import platform
+import sys
 from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from glocal.errors import InputError
 
 VERSION = 1
-_LIBRARIES = ("glocal", "torch", "numpy", "numba", "pillow", "imagecodecs", "soundfile")
+_LIBRARIES = ("torch", "numpy", "numba", "pillow", "imagecodecs", "soundfile")
 _CHUNK = 1 << 20
 
 
@@ -99,7 +100,9 @@ def sha256_of(path: str | Path) -> str:
 
 def versions() -> dict[str, str]:
     """Versions of Python, of glocal and of the libraries that decide about a result."""
-    found = {"python": platform.python_version(), "machine": f"{platform.system()} {platform.machine()}"}
+    # The package itself lies above this room; only its version is read, and only by name.
+    found = {"glocal": str(sys.modules["glocal"].__version__), "python": platform.python_version()}
+    found["machine"] = f"{platform.system()} {platform.machine()}"
     for name in _LIBRARIES:
         try:
             found[name] = metadata.version(name)

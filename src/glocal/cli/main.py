@@ -1,0 +1,50 @@
+"""The `glocal` command: a table of commands, and what happens when one of them fails.
+
+To add a command, write one file with a function (see `glocal.cli.doctor` for a small one and `glocal.cli.flags` for its
+options) and one line in `COMMANDS`. Nothing that imports torch may be imported when such a file is imported: import it
+inside the function.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from glocal.cli.failures import report_failure
+from glocal.cli.lazy import LazyGroup, Table
+
+COMMANDS: Table = {
+    "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),
+}
+
+_HELP = """Signals on graphs: stylise, recolour and denoise photos, denoise speech.
+
+Results go to stdout, messages and progress to stderr. `glocal COMMAND --help` explains a command.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code: 0 done, 1 some inputs failed, 2 and on see `glocal.errors`."""
+    debug = "--debug" in arguments
+    if arguments in (["--version"], ["-V"]):
+        from glocal import __version__
+
+        sys.stdout.write(f"glocal {__version__}\n")
+        return 0
+    group = LazyGroup(COMMANDS, name="glocal", help=_HELP)
+    try:
+        code = group.main(arguments or ["--help"], prog_name="glocal", standalone_mode=False)
+    except typer.Exit as leave:
+        return int(leave.exit_code)
+    except typer.Abort:
+        return report_failure(KeyboardInterrupt(), debug=debug)
+    except (Exception, KeyboardInterrupt) as error:
+        return report_failure(error, debug=debug)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,151 @@
+"""Which files a command line means, and under which names their results go."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glocal.errors import ArgumentError, GlocalError, InputError
+
+DEFAULT_PATTERN = "{stem}_{command}{ext}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """One input, its output, the bytes of memory it may take, and what is wrong with it from the beginning."""
+
+    source: Path
+    target: Path
+    memory: int = 1 << 62
+    problem: GlocalError | None = None
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An input file, and its folder relative to the folder that the user named."""
+
+    path: Path
+    below: Path = Path()
+    problem: GlocalError | None = None
+
+
+def plan_tasks(
+    command: str, inputs: Sequence[str], *, output: str | None, recursive: bool, suffixes: Collection[str]
+) -> list[Task]:
+    """Pair every input file with its output.
+
+    Args:
+        command: Stands for `{command}` in a pattern.
+        inputs: Files, folders and globs. Of a folder, the files with one of `suffixes` are taken, and with `recursive`
+            those of the folders inside.
+        output: A file (for one input), a folder, a pattern with `{stem}`, `{ext}`, `{name}` or `{command}` in its last
+            part, or None for `DEFAULT_PATTERN` beside each input. Below a folder the tree of the inputs is kept.
+        recursive: See `inputs`.
+        suffixes: With their dots, in lower case.
+
+    Returns:
+        The tasks in the order of the inputs; one that names a missing file carries its error.
+
+    Raises:
+        ArgumentError: One output file for several inputs, an unknown field in the pattern, or two inputs that would
+            get the same output.
+        InputError: The inputs name no file at all.
+    """
+    found = list(_expand(inputs, recursive=recursive, suffixes=suffixes))
+    if not found:
+        raise InputError(
+            f"{command} ({' '.join(inputs)}): no files of a known kind are there. Name files, or add --recursive."
+        )
+    folder_asked = any(Path(text).is_dir() for text in inputs)
+    many = len(found) > 1 or folder_asked
+    tasks = [Task(one.path, _target(one, command, output, many=many), problem=one.problem) for one in found]
+    taken: dict[Path, Path] = {}
+    for task in tasks:
+        key = Path(os.path.abspath(task.target))  # noqa: PTH100  links must stay as they are: two names, two outputs
+        if key in taken:
+            raise ArgumentError(
+                f"-o: {taken[key]} and {task.source} would both be written to {task.target}. "
+                "Choose an output folder or a pattern that keeps them apart."
+            )
+        taken[key] = task.source
+    return tasks
+
+
+def output_root(output: str | None) -> Path:
+    """The folder that belongs to a whole batch: the output folder, or the current one."""
+    if output is None:
+        return Path()
+    path = Path(output)
+    return path if path.is_dir() or _names_folder(output) else path.parent
+
+
+def _expand(inputs: Iterable[str], *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
+    """Every file that the inputs mean, each once."""
+    seen: set[Path] = set()
+    for text in inputs:
+        for one in _matches(text, recursive=recursive, suffixes=suffixes):
+            key = one.path.absolute()
+            if key not in seen:
+                seen.add(key)
+                yield one
+
+
+def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
+    path = Path(text)
+    if path.is_dir():
+        inside = sorted(path.rglob("*") if recursive else path.glob("*"))
+        for file in inside:
+            if file.suffix.lower() in suffixes and file.is_file() and not file.name.startswith("."):
+                yield _Found(file, file.parent.relative_to(path))
+        return
+    if path.exists() or text == "-" or not any(letter in text for letter in "*?["):
+        problem = None
+        if text != "-" and not path.exists():
+            problem = InputError(f"read file ({text}): there is no such file. Check the name.")
+        yield _Found(path, problem=problem)
+        return
+    # The part in front of the first wildcard is the folder from which the tree is kept.
+    parts = path.parts
+    first = next(i for i, part in enumerate(parts) if any(letter in part for letter in "*?["))
+    base = Path(*parts[:first])
+    matches = [file for file in sorted(base.glob(str(Path(*parts[first:])))) if file.is_file()]
+    if not matches:
+        problem = InputError(f"read file ({text}): no file matches this pattern. Check it, or quote it for the shell.")
+        yield _Found(path, problem=problem)
+    for file in matches:
+        yield _Found(file, file.parent.relative_to(base))
+
+
+def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Path:
+    """Where the result of one input goes."""
+    if output is None:
+        return one.path.with_name(_named(DEFAULT_PATTERN, one.path, command))
+    if output == "-":
+        if many:
+            raise ArgumentError("-o: `-` takes one result, and there are several inputs. Name a folder.")
+        return Path("-")
+    path = Path(output)
+    if "{" in path.name:
+        name = _named(path.name, one.path, command)
+        return one.path.with_name(name) if output == path.name else path.parent / one.below / name
+    if path.is_dir() or _names_folder(output):
+        return path / one.below / one.path.name
+    if many and path.suffix:
+        raise ArgumentError(f"-o: `{output}` names one file, and there are several inputs. Name a folder or a pattern.")
+    return path / one.below / one.path.name if many else path
+
+
+def _names_folder(output: str) -> bool:
+    return output.endswith(("/", os.sep))
+
+
+def _named(pattern: str, source: Path, command: str) -> str:
+    """Fill in a pattern for a name."""
+    try:
+        return pattern.format(stem=source.stem, ext=source.suffix, name=source.name, command=command)
+    except (KeyError, IndexError, ValueError, AttributeError) as error:
+        raise ArgumentError(
+            f"-o: the pattern `{pattern}` cannot be filled in. Use {{stem}}, {{ext}}, {{name}} and {{command}}."
+        ) from error

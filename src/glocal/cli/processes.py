@@ -1,0 +1,102 @@
+"""`--jobs`: tasks in several processes, the kernels' threads divided among them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from glocal.cli.batch import Estimate, Outcome, Work, perform
+from glocal.cli.failures import describe, exit_code_of
+from glocal.cli.paths import Task
+from glocal.cli.report import Tell
+from glocal.errors import MemoryLimitError
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def threads_for(jobs: int) -> int:
+    """Threads that each of `jobs` processes may use.
+
+    Example:
+        >>> threads_for(10_000)
+        1
+    """
+    return max(1, usable_cores() // jobs)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, which in a container can be fewer than the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def run_in_processes(
+    tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], *, jobs: int, tell: Tell
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which they end. A task that kills its process fails; the others are not lost."""
+    for done, outcome in enumerate(_pool(tasks, work, estimate, jobs), 1):
+        tell(done / len(tasks))
+        yield outcome
+
+
+def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], jobs: int) -> Iterator[Outcome]:
+    """Run the tasks side by side; those in flight when a process dies are run again one by one, to find the culprit."""
+    left = list(tasks)
+    suspects: list[Task] = []
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_divide_threads, initargs=(threads_for(jobs),))
+    running: dict[Future[Outcome], Task] = {}
+    try:
+        while left or running:
+            while left and len(running) < jobs:
+                task = left.pop(0)
+                running[pool.submit(_perform, task, work, estimate)] = task
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                try:
+                    yield future.result()
+                except BrokenProcessPool:
+                    suspects = [task, *running.values()]
+                    raise
+    except BrokenProcessPool:
+        pass
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    if suspects and jobs == 1:
+        yield _killed(suspects[0])
+    elif suspects:
+        for task in suspects:
+            yield from _pool([task], work, estimate, 1)
+    if suspects and left:
+        yield from _pool(left, work, estimate, jobs)
+
+
+def _killed(task: Task) -> Outcome:
+    error = MemoryLimitError(
+        f"{task.source}: its process was killed, most likely for want of memory. Use a smaller input or fewer --jobs."
+    )
+    return Outcome(task, "failed", message=describe(error), exit_code=error.exit_code)
+
+
+def _perform(task: Task, work: Work, estimate: Callable[[Task], Estimate]) -> Outcome:
+    """One task in a process of its own: every error becomes an outcome, so that nothing has to be pickled but words."""
+    try:
+        return perform(task, work, estimate, _silent)
+    except Exception as error:
+        return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
+
+
+def _silent(value: Any) -> None:
+    """Progress inside of a file is not shown when several files run at once."""
+
+
+def _divide_threads(threads: int) -> None:
+    """Set before torch and numba are imported in the new process, since they read it only once."""
+    for name in _THREADS:
+        os.environ[name] = str(threads)

@@ -1,0 +1,118 @@
+"""Exit codes, messages and speed of the command line, through real processes and through `run`."""
+
+import json
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from glocal import errors
+from glocal.cli import lazy, main
+from glocal.cli.failures import Stopped, describe, exit_code_of
+
+
+def glocal(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "glocal", *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("nonsense",), ("doctor", "--nonsense"), ("doctor", "--help"), ()])
+def test_help_and_wrong_usage_answer_at_once(arguments):
+    """In seconds of the processor, which other processes on the machine do not lengthen as they do those of the wall."""
+    times = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        glocal(*arguments)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(times) < 0.4
+
+
+@pytest.mark.parametrize("name", [*main.COMMANDS])
+def test_no_command_imports_torch_for_its_help(name):
+    code = (
+        "import sys; from glocal.cli import main; assert main.run([*sys.argv[1:]]) == 0; "
+        "sys.exit(', '.join(m for m in ('torch', 'numba', 'scipy', 'sklearn', 'ot', 'matplotlib') if m in sys.modules) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, name, "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_list_of_commands_imports_none_of_them(monkeypatch, capsys):
+    monkeypatch.setattr(lazy, "load_command", lambda *_: pytest.fail("a command was imported"))
+    assert main.run(["--help"]) == 0
+    assert all(line in capsys.readouterr().out for _, line in main.COMMANDS.values())
+
+
+def test_wrong_usage():
+    done = glocal("nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: No such command 'nonsense'. Try: `glocal --help`.\n"
+    done = glocal("doctor", "--nonsense")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: No such option: --nonsense")
+    assert done.stderr.endswith("Try: `glocal doctor --help`.\n")
+
+
+def test_version(capsys):
+    assert main.run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("glocal ")
+
+
+def test_doctor_speaks_json(capsys):
+    assert main.run(["doctor", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["versions"]["glocal"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ArgumentError("x"), 2),
+        (errors.InputError("x"), 3),
+        (errors.OutputError("x"), 4),
+        (errors.MemoryLimitError("x"), 5),
+        (MemoryError(), 5),
+        (errors.ModelError("x"), 6),
+        (errors.DeviceError("x"), 7),
+        (KeyboardInterrupt(), 130),
+        (ZeroDivisionError(), 1),
+    ],
+)
+def test_exit_codes(error, code):
+    assert exit_code_of(error) == code
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (
+            errors.ArgumentError("patch_graph: `k` (=64) is too large. Use a larger image or a smaller k."),
+            "error: patch_graph: `k` (=64) is too large. Try: use a larger image or a smaller k.",
+        ),
+        (
+            errors.InputError("read image (a. B.png): empty"),
+            "error: read image (a. B.png): empty. Try: `glocal --help`.",
+        ),
+        (Stopped("the best so far is in a.png"), "stopped: the best so far is in a.png"),
+        (KeyboardInterrupt(), "stopped"),
+        (MemoryError(), "error: there is not enough memory. Try: a smaller input or --max-memory."),
+        (
+            ZeroDivisionError("by zero"),
+            "error: unexpected ZeroDivisionError: by zero. Try: run it again with --debug and report the text.",
+        ),
+    ],
+)
+def test_lines_for_people(error, line):
+    assert describe(error) == line
+
+
+def test_traceback_only_with_debug(monkeypatch, capsys):
+    def fail(*_):
+        message = "thing (a.png): is broken. Mend it."
+        raise errors.ModelError(message)
+
+    monkeypatch.setattr(lazy, "load_command", fail)
+    assert main.run(["doctor"]) == 6
+    assert capsys.readouterr().err == "error: thing (a.png): is broken. Try: mend it.\n"
+    assert main.run(["doctor", "--debug"]) == 6
+    assert "Traceback" in capsys.readouterr().err
