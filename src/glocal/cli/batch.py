@@ -11,6 +11,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import typer
@@ -292,8 +293,20 @@ def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, rep
         with write_whole(where, overwrite=True) as beside:
             beside.write_text(text + "\n")
         listed = f" (listed in {where})"
+    else:
+        _forget_failures(where)
     rows = [outcome.as_json() for outcome in outcomes]
     report.result({"command": command, "results": rows, "seconds": round(seconds, 3)}, "\n".join(lines))
     if len(outcomes) > 1 or states == ["skipped"]:
         counts = f"{states.count('done')} done, {states.count('skipped')} skipped, {states.count('failed')} failed"
         report.say(f"{command}: {counts}{listed} in {seconds_text(seconds)}")
+
+
+def _forget_failures(where: Path) -> None:
+    """Remove the list that an earlier run left, now that nothing fails; a file of somebody else stays."""
+    try:
+        ours = "glocal" in json.loads(where.read_text())
+    except (OSError, ValueError, TypeError):
+        return
+    if ours:
+        where.unlink(missing_ok=True)

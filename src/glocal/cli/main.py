@@ -40,11 +40,10 @@ def run(arguments: list[str]) -> int:
         return 0
     group = LazyGroup(COMMANDS, name="glocal", help=_HELP)
     try:
-        code = group.main(arguments or ["--help"], prog_name="glocal", standalone_mode=False)
+        with group.make_context("glocal", arguments or ["--help"]) as context:
+            group.invoke(context)
     except typer.Exit as leave:
         return int(leave.exit_code)
-    except typer.Abort:
-        return report_failure(KeyboardInterrupt(), debug=debug)
     except (Exception, KeyboardInterrupt) as error:
         return report_failure(error, debug=debug)
-    return code if isinstance(code, int) else 0
+    return 0
