@@ -49,31 +49,35 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], j
     """Run the tasks side by side; those in flight when a process dies are run again one by one, to find the culprit."""
     left = list(tasks)
     suspects: list[Task] = []
+    running: dict[Future[Outcome], Task] = {}
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_divide_threads, initargs=(threads_for(jobs),))
-    running: dict[Future[Outcome], Task] = {}
     try:
-        while left or running:
-            while left and len(running) < jobs:
-                task = left.pop(0)
-                running[pool.submit(_perform, task, work, estimate)] = task
+        while running or (left and not suspects):
+            while left and len(running) < jobs and not suspects:
+                try:
+                    running[pool.submit(_perform, left[0], work, estimate)] = left[0]
+                except BrokenProcessPool:
+                    if running:
+                        break  # the futures in flight are about to say so
+                    suspects.append(left[0])
+                left.pop(0)
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 task = running.pop(future)
                 try:
-                    yield future.result()
+                    outcome = future.result()
                 except BrokenProcessPool:
-                    suspects = [task, *running.values()]
-                    raise
-    except BrokenProcessPool:
-        pass
+                    suspects.append(task)
+                else:
+                    yield outcome
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-    if suspects and jobs == 1:
+    if len(tasks) == 1 and suspects:
         yield _killed(suspects[0])
-    elif suspects:
-        for task in suspects:
-            yield from _pool([task], work, estimate, 1)
-    if suspects and left:
+        return
+    for task in suspects:
+        yield from _pool([task], work, estimate, 1)
+    if left:
         yield from _pool(left, work, estimate, jobs)
 
 
