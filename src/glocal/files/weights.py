@@ -1,0 +1,167 @@
+"""Model weights: safetensors files beside an index that holds their SHA-256 sums. Arrays only; no pickles."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glocal.errors import ModelError
+from glocal.files.atomic import write_whole
+
+MODELS = Path(__file__).parent.parent / "models"
+INDEX = "index.json"
+SUFFIX = ".safetensors"
+_REPAIR = "Install glocal again"
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The arrays of a model and what its index entry says about it (data, protocol, figures)."""
+
+    name: str
+    arrays: dict[str, npt.NDArray[Any]]
+    info: dict[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What `check_weights` found about one model: whether it can be used, and why not."""
+
+    name: str
+    path: Path
+    ok: bool
+    sha256: str
+    problem: str = ""
+
+
+def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
+    """Read the weights of a model and make sure that they are what was shipped.
+
+    Args:
+        name: A name in the index of `folder`, or the path of a ``.safetensors`` file of your own (which is read without
+            comparing its sum with an index).
+        folder: Where the weights and ``index.json`` lie; by default inside of the package.
+
+    Returns:
+        The arrays by name. Cost: one copy of the file.
+
+    Raises:
+        ModelError: There is no such model, its file is missing, or its sum differs from the index.
+    """
+    if str(name).endswith(SUFFIX):
+        path = Path(name)
+        data = _read(path, str(path), "Check the name")
+        return Weights(path.stem, _arrays(data, path, "Save it again"), _info(data), hashlib.sha256(data).hexdigest())
+    index = read_index(folder)
+    entry = index.get(str(name))
+    if entry is None:
+        known = ", ".join(sorted(index)) or "none"
+        raise ModelError(f"load_weights: there is no model `{name}`. Use one of: {known}.")
+    path = folder / entry["file"]
+    data = _read(path, str(name), _REPAIR)
+    found = hashlib.sha256(data).hexdigest()
+    if found != entry["sha256"]:
+        raise ModelError(
+            f"load model ({path}): the file is damaged: its SHA-256 is {found[:12]}..., not {entry['sha256'][:12]}.... "
+            f"{_REPAIR}."
+        )
+    return Weights(str(name), _arrays(data, path, _REPAIR), dict(entry.get("info", {})), found)
+
+
+def save_weights(
+    name: str, arrays: Mapping[str, npt.NDArray[Any]], *, folder: Path, info: Mapping[str, Any] | None = None
+) -> Path:
+    """Write ``NAME.safetensors`` into `folder` and enter its sum and `info` into the index there.
+
+    The same arrays and `info` give the same bytes. A model of the same name is replaced.
+
+    Raises:
+        OutputError: The folder cannot be written.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = save_weights("tiny", {"h": np.ones(3, np.float32)}, folder=folder, info={"sigma": 0.07})
+        >>> load_weights("tiny", folder=folder).info
+        {'sigma': 0.07}
+    """
+    from safetensors.numpy import save
+
+    kept = {key: np.ascontiguousarray(arrays[key]) for key in sorted(arrays)}
+    data = save(kept, metadata={"info": json.dumps(dict(info or {}), sort_keys=True)})
+    path = folder / (name + SUFFIX)
+    with write_whole(path, overwrite=True) as beside:
+        beside.write_bytes(data)
+    index = read_index(folder)
+    index[name] = {"file": path.name, "sha256": hashlib.sha256(data).hexdigest(), "info": dict(info or {})}
+    with write_whole(folder / INDEX, overwrite=True) as beside:
+        beside.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    return path
+
+
+def read_index(folder: Path = MODELS) -> dict[str, dict[str, Any]]:
+    """The index of a folder of models: name to file, sum and info. Empty if there is none.
+
+    Raises:
+        ModelError: The index is damaged.
+    """
+    path = folder / INDEX
+    if not path.exists():
+        return {}
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+        whole = all({"file", "sha256"} <= set(entry) for entry in index.values())
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ModelError(f"read models ({path}): the index is damaged. {_REPAIR}.") from error
+    if not whole:
+        raise ModelError(f"read models ({path}): an entry lacks its file or sum. {_REPAIR}.")
+    return dict(index)
+
+
+def check_weights(folder: Path = MODELS) -> list[Check]:
+    """Compare every model of a folder with the index."""
+    checks = []
+    for name, entry in sorted(read_index(folder).items()):
+        path = folder / entry["file"]
+        try:
+            sum_found = load_weights(name, folder=folder).sha256
+        except ModelError as error:
+            checks.append(Check(name, path, False, entry["sha256"], str(error)))
+        else:
+            checks.append(Check(name, path, True, sum_found))
+    return checks
+
+
+def _read(path: Path, what: str, remedy: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ModelError(f"load model {what} ({path}): {reason}. {remedy}.") from error
+
+
+def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(data))
+    except Exception as error:  # safetensors has an error class of its own for each of its languages
+        raise ModelError(f"load model ({path}): it is no safetensors file. {remedy}.") from error
+
+
+def _info(data: bytes) -> dict[str, Any]:
+    """The `info` that `save_weights` put into the file itself."""
+    length = int.from_bytes(data[:8], "little")
+    try:
+        info = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["info"])
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return info if isinstance(info, dict) else {}
