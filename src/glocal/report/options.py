@@ -1,0 +1,71 @@
+"""What can be asked of `glocal reproduce`, and how much work each answer is. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from glocal.errors import ArgumentError
+
+PARTS = ("style", "color", "image", "speech")
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How much is computed: sizes in pixels, iterations for each level, and whether networks are trained."""
+
+    name: str
+    graph_size: int
+    style_size: int
+    style_iterations: int
+    trains: bool = False
+
+
+QUICK = Effort("quick", graph_size=96, style_size=128, style_iterations=100)
+FULL = Effort("full", graph_size=192, style_size=256, style_iterations=300, trains=True)
+
+
+def parse_parts(text: str) -> tuple[str, ...]:
+    """`style,color` as a tuple.
+
+    Raises:
+        ArgumentError: A name is unknown.
+
+    Example:
+        >>> parse_parts("color, style")
+        ('style', 'color')
+    """
+    asked = [name.strip() for name in text.split(",") if name.strip()]
+    wrong = [name for name in asked if name not in PARTS]
+    if wrong or not asked:
+        raise ArgumentError(f"reproduce: `only` (={text!r}) must name parts of the paper. Choose from {', '.join(PARTS)}.")
+    return tuple(name for name in PARTS if name in asked)
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """What to run again. Section 2 of the paper is always there; it takes seconds."""
+
+    only: tuple[str, ...] = field(
+        default=PARTS,
+        metadata={"help": "Parts, separated by commas.", "parse": parse_parts, "metavar": ",".join(PARTS)},
+    )
+    quick: bool = field(default=False, metadata={"help": "Small pictures, shipped weights and samples (the default)."})
+    full: bool = field(default=False, metadata={"help": "The paper's sizes; trains every network (needs --data)."})
+    data: Path | None = field(
+        default=None,
+        metadata={"help": "Folder with training data, paintings and photo pairs; see docs/reproduce.md."},
+    )
+    seed: int = field(default=0, metadata={"help": "Seed of everything random."})
+    overwrite: bool = field(default=False, metadata={"help": "Replace a report that is there."})
+
+    def __post_init__(self) -> None:
+        if self.quick and self.full:
+            raise ArgumentError("reproduce: `quick` and `full` exclude each other. Give one of them.")
+        if self.data is not None and not self.data.is_dir():
+            raise ArgumentError(f"reproduce: `data` (={self.data}) is no folder. Check the path.")
+
+    @property
+    def effort(self) -> Effort:
+        """How much work was asked for."""
+        return FULL if self.full else QUICK
