@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test slow bench clean help
+.PHONY: demo test slow bench reproduce clean help
 
 help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
 	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
 	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
 	@echo "make bench  measure speed beside the peers and write benchmarks/results/*.json"
+	@echo "make reproduce  the figures and tables of the paper on one page, quick version: out/report/index.html"
 	@echo "make clean  remove $(VENV) and caches"
 
 # torch first and alone: whatever asks for torch later finds this one and pulls no other.
@@ -54,6 +55,10 @@ bench: $(VENV)/tests
 	$(PIP) install -e ".[bench]"
 	$(BIN)/glocal bench graph -o benchmarks/results/graph.json
 	$(BIN)/glocal bench conv -o benchmarks/results/conv.json
+
+reproduce: $(VENV)/run
+	$(PIP) install -e ".[plot]"
+	$(BIN)/glocal reproduce --quick --overwrite -o out/report
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache out

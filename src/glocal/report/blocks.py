@@ -40,7 +40,9 @@ class Plate:
     def __post_init__(self) -> None:
         shape, kind = self.pixels.shape, self.pixels.dtype
         if kind != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or 0 in shape:
-            message = f"Plate: `pixels` of {self.name!r} must be uint8 (h, w) or (h, w, 3), got {kind} {shape}. Convert it."
+            message = (
+                f"Plate: `pixels` of {self.name!r} must be uint8 (h, w) or (h, w, 3), got {kind} {shape}. Convert it."
+            )
             raise ArgumentError(message)
         if not self.name or not set(self.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-"):
             message = f"Plate: `name` (={self.name!r}) becomes a file name. Use small letters, digits and hyphens."

@@ -53,7 +53,7 @@ def tiles(maps: Sequence[Array], columns: int, *, gap: int = 2) -> Array:
 
 
 def marked(photo: Array, groups: Sequence[Sequence[int]], *, factor: int) -> Array:
-    """A photo, enlarged and dimmed, with groups of vertices on it: a cross at the first of each, dots at the others.
+    """A photo in gray, enlarged, with groups of vertices on it: a ring around the first of each, the others coloured.
 
     Vertices are numbered in raster order; each group has its own colour.
     """
@@ -61,15 +61,14 @@ def marked(photo: Array, groups: Sequence[Sequence[int]], *, factor: int) -> Arr
 
     height, width = photo.shape[:2]
     sheet = Image.fromarray(photo).resize((width * factor, height * factor), Image.Resampling.BICUBIC)
-    sheet = Image.blend(sheet, Image.new("RGB", sheet.size, (128, 128, 128)), 0.35)
+    sheet = Image.blend(sheet, sheet.convert("L").convert("RGB"), 0.75)
     pen = ImageDraw.Draw(sheet)
-    r = max(2, factor // 2 - 1)
     for color, group in zip(MARKS * len(groups), groups, strict=False):
-        for vertex in list(group)[1:]:
-            y, x = ((place + 0.5) * factor for place in divmod(int(vertex), width))
-            pen.ellipse((x - r, y - r, x + r, y + r), fill=color, outline=(0, 0, 0))
+        for vertex in group:
+            y, x = (place * factor for place in divmod(int(vertex), width))
+            pen.rectangle((x, y, x + factor - 1, y + factor - 1), fill=color)
         y, x = ((place + 0.5) * factor for place in divmod(int(group[0]), width))
-        for pen_width, ink in ((3 * r // 2 + 2, (0, 0, 0)), (r, color)):
-            pen.line((x - 4 * r, y, x + 4 * r, y), fill=ink, width=pen_width)
-            pen.line((x, y - 4 * r, x, y + 4 * r), fill=ink, width=pen_width)
+        for radius, ink, thick in ((4.5, (0, 0, 0), 1.0), (4.2, color, 0.6)):
+            r = radius * factor
+            pen.ellipse((x - r, y - r, x + r, y + r), outline=ink, width=max(1, round(thick * factor)))
     return np.asarray(sheet)

@@ -27,7 +27,14 @@ class Curve:
 
 
 def curves(
-    name: str, lines: Sequence[Curve], *, x: str, y: str, alt: str, ends: Sequence[float] = (), caption: tuple[Part, ...] = ()
+    name: str,
+    lines: Sequence[Curve],
+    *,
+    x: str,
+    y: str,
+    alt: str,
+    ends: Sequence[float] = (),
+    caption: tuple[Part, ...] = (),
 ) -> Plate:
     """Plot lines over one pair of axes; `ends` are dash-dotted vertical lines (the ends of epochs in figure 5).
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.functional import conv1d, conv2d, pad
 
 from glocal.colors import lab_from_rgb
 from glocal.graph import Graph
@@ -16,7 +16,7 @@ from glocal.graphs.patch import patch_graph
 from glocal.nn import GraphConv, spectral
 from glocal.report import drawing, samples
 from glocal.report.blocks import Figure, Plate, Section, Table, Text
-from glocal.report.options import Effort
+from glocal.report.options import Effort, ReproduceOptions
 from glocal.report.source import Number, Source
 
 _PADDING = {"reflect": "reflect", "replicate": "replicate", "circular": "circular", "zero": "constant"}
@@ -24,10 +24,10 @@ _PADDING = {"reflect": "reflect", "replicate": "replicate", "circular": "circula
 PLACES = ((0.15, 0.75), (0.45, 0.30), (0.60, 0.62), (0.88, 0.45))
 
 
-def section(effort: Effort, source: Source, seed: int) -> Section:
+def section(effort: Effort, source: Source, options: ReproduceOptions) -> Section:
     """Section 2: the table of equality, both impulse responses, the neighbours of chosen pixels."""
-    table, errors = equality(source, seed)
-    responses, isotropy = impulse_responses(source, seed)
+    table, errors = equality(source, options.seed)
+    responses, isotropy = impulse_responses(source, options.seed)
     drawn, vertices = neighbors(effort.graph_size, source)
     lead = Text(
         (
@@ -75,13 +75,13 @@ def _difference(dimensions: int, size: int, boundary: str, dtype: torch.dtype, s
         layer.filters.copy_(torch.randn(layer.filters.shape, generator=generator, dtype=torch.float64))
         x = torch.randn(*shape, 3, generator=generator, dtype=torch.float64).to(dtype)
         ours = layer(x.reshape(-1, 3), grid_graph(shape, size=size, boundary=boundary))
-        image = F.pad(x.movedim(-1, 0).unsqueeze(0), (size // 2,) * (2 * dimensions), mode=_PADDING[boundary])
+        image = pad(x.movedim(-1, 0).unsqueeze(0), (size // 2,) * (2 * dimensions), mode=_PADDING[boundary])
         kernel = layer.filters.permute(2, 1, 0).reshape(4, 3, *(size,) * dimensions)
-        usual = (F.conv1d if dimensions == 1 else F.conv2d)(image, kernel)[0].movedim(0, -1).reshape(-1, 4)
+        usual = (conv1d if dimensions == 1 else conv2d)(image, kernel)[0].movedim(0, -1).reshape(-1, 4)
     return float((ours - usual).abs().max())
 
 
-def impulse_responses(source: Source, seed: int, *, side: int = 15) -> tuple[Figure, dict[str, float]]:
+def impulse_responses(source: Source, seed: int, *, side: int = 11) -> tuple[Figure, dict[str, float]]:
     """Answers to one bright pixel: a polynomial of the Laplacian (equation 2) and two filters of ours (equation 6)."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.zeros(side, side, dtype=torch.float64)
@@ -165,7 +165,7 @@ def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
         for name, (_, words) in graphs.items()
     ]
     caption = (
-        f"Four pixels (crosses) of a photo of {size} x {size} pixels and their neighbours (dots of the same colour). "
+        f"Four pixels (in the rings) of a photo of {size} x {size} pixels and their neighbours, in the same colour. "
         "The local graph is the same everywhere; the non-local ones follow edges, cables and lights.",
     )
     return Figure("The neighbours of a few pixels, local and non-local", plates, 3, caption, source), groups

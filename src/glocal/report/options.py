@@ -38,7 +38,9 @@ def parse_parts(text: str) -> tuple[str, ...]:
     asked = [name.strip() for name in text.split(",") if name.strip()]
     wrong = [name for name in asked if name not in PARTS]
     if wrong or not asked:
-        raise ArgumentError(f"reproduce: `only` (={text!r}) must name parts of the paper. Choose from {', '.join(PARTS)}.")
+        raise ArgumentError(
+            f"reproduce: `only` (={text!r}) must name parts of the paper. Choose from {', '.join(PARTS)}."
+        )
     return tuple(name for name in PARTS if name in asked)
 
 
@@ -46,10 +48,7 @@ def parse_parts(text: str) -> tuple[str, ...]:
 class ReproduceOptions:
     """What to run again. Section 2 of the paper is always there; it takes seconds."""
 
-    only: tuple[str, ...] = field(
-        default=PARTS,
-        metadata={"help": "Parts, separated by commas.", "parse": parse_parts, "metavar": ",".join(PARTS)},
-    )
+    only: str = field(default=",".join(PARTS), metadata={"help": "Parts, separated by commas.", "metavar": "PART,..."})
     quick: bool = field(default=False, metadata={"help": "Small pictures, shipped weights and samples (the default)."})
     full: bool = field(default=False, metadata={"help": "The paper's sizes; trains every network (needs --data)."})
     data: Path | None = field(
@@ -60,10 +59,16 @@ class ReproduceOptions:
     overwrite: bool = field(default=False, metadata={"help": "Replace a report that is there."})
 
     def __post_init__(self) -> None:
+        parse_parts(self.only)
         if self.quick and self.full:
             raise ArgumentError("reproduce: `quick` and `full` exclude each other. Give one of them.")
         if self.data is not None and not self.data.is_dir():
             raise ArgumentError(f"reproduce: `data` (={self.data}) is no folder. Check the path.")
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts that were asked for, in the paper's order."""
+        return parse_parts(self.only)
 
     @property
     def effort(self) -> Effort:

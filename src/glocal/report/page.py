@@ -98,9 +98,7 @@ def _table(table: Table, sources: list[Source]) -> str:
 
 
 def _plates(figure: Figure, sources: list[Source]) -> str:
-    cells = "".join(
-        '<div class="empty"></div>' if plate is None else _plate(plate, sources) for plate in figure.plates
-    )
+    cells = "".join('<div class="empty"></div>' if plate is None else _plate(plate, sources) for plate in figure.plates)
     many = " many" if figure.columns > 2 else ""
     return f'<div class="plates{many}" style="--columns: {figure.columns}">{cells}</div>'
 

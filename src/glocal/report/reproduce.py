@@ -37,7 +37,7 @@ def reproduce(
     effort = effort or options.effort
     check_folder(folder, overwrite=options.overwrite)
     source = this_run(command, options.seed)
-    work: list[Callable[[], Section]] = [lambda: layer.section(effort, source, options.seed)]
+    work: list[Callable[[], Section]] = [lambda: layer.section(effort, source, options)]
     sections = []
     for i, make in enumerate(work):
         sections.append(make())
