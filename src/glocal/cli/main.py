@@ -16,7 +16,7 @@ from glocal.cli.failures import report_failure
 from glocal.cli.lazy import LazyGroup, Table
 
 COMMANDS: Table = {
-    "reproduce": ("glocal.cli.reproduce:reproduce", "Run the figures and tables of the paper again, on one page."),
+    "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),
 }
 
