@@ -80,3 +80,21 @@ def test_alpha_and_beta_learn_through_the_graph():
         return functional.shared_conv(x, g.with_weights(glocal.weights.normalize(w)), taps)
 
     assert gradcheck(run, (rule.alpha.detach().clone().requires_grad_(), rule.beta.detach().clone().requires_grad_()))
+
+
+def test_backward_gives_the_same_bits_each_run_and_with_any_number_of_threads():
+    torch.manual_seed(0)
+    g = glocal.Graph(torch.randint(500, (500, 9)), torch.rand(500, 9))
+    x, filters = torch.randn(500, 3), torch.randn(9, 3, 10)
+    seed = torch.randn(500, 10)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 2):
+            torch.set_num_threads(threads)
+            point, h = x.clone().requires_grad_(), filters.clone().requires_grad_()
+            results.append(torch.autograd.grad(functional.graph_conv(point, g, h), (point, h), seed))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert torch.equal(results[0][0], other[0])
+        assert torch.equal(results[0][1], other[1])
