@@ -1,0 +1,1 @@
+"""Colour transfer: the palette of one photo on another."""

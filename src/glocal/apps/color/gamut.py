@@ -1,0 +1,74 @@
+"""Colours that sRGB does not have: brought back with their hue and luminance, in order rather than onto one edge."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from glocal.colors import rgb_from_lab
+
+KNEE = 0.8
+"""Below this share of the largest chroma that sRGB has, colours are never touched."""
+
+_HUES, _LEVELS = 720, 100  # half a degree, one unit of L
+
+
+@cache
+def chroma_limits() -> Tensor:
+    """The largest chroma in sRGB for each luminance (101 rows, 0 to 100) and hue (721 columns, -pi to pi).
+
+    Found by bisection of `rgb_from_lab(L, C cos h, C sin h) in [0, 1]`. Made once, in about a tenth of a second.
+    """
+    level = torch.linspace(0, 100, _LEVELS + 1, dtype=torch.float64).unsqueeze(1)
+    hue = torch.linspace(-torch.pi, torch.pi, _HUES + 1, dtype=torch.float64).unsqueeze(0)
+    low = torch.zeros(_LEVELS + 1, _HUES + 1, dtype=torch.float64)
+    high = torch.full_like(low, 140.0)
+    for _ in range(16):
+        middle = (low + high) / 2
+        lab = torch.stack([level.expand_as(low), middle * hue.cos(), middle * hue.sin()], -1)
+        rgb = rgb_from_lab(lab)
+        inside = ((rgb >= -1e-4) & (rgb <= 1 + 1e-4)).all(-1)
+        low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
+    return low.float()
+
+
+def fullness(lab: Tensor) -> Tensor:
+    """The share `C / C_max(L, hue)` of the largest chroma in sRGB, (...,); above 1 outside of sRGB. Cost: O(size)."""
+    row = (lab[..., 0] * (_LEVELS / 100)).clamp(0, _LEVELS)
+    column = (torch.atan2(lab[..., 2], lab[..., 1]) + torch.pi) * (_HUES / (2 * torch.pi))
+    place = torch.stack([column * (2 / _HUES) - 1, row * (2 / _LEVELS) - 1], -1)
+    limit = torch.nn.functional.grid_sample(
+        chroma_limits()[None, None], place.reshape(1, 1, -1, 2), padding_mode="border", align_corners=True
+    ).reshape(place.shape[:-1])
+    return torch.hypot(lab[..., 1], lab[..., 2]) / limit.clamp(min=0.5)
+
+
+def compressed(lab: Tensor, before: Tensor) -> Tensor:
+    """Scale the chroma of colours near and beyond the edge of sRGB so that all fit and none coincide.
+
+    With `r = C / C_max` and the knee `k = max(0.8, r of the colour before)`: `r' = r` up to `k`, above it
+    `r' = k + (1 - k) t / (1 + t)` with `t = (r - k) / (1 - k)`, which rises towards 1 with slope 1 at the knee. A colour
+    that did not change stays as it is, however vivid.
+
+    Parameters
+    ----------
+    lab, before : Tensor, (..., 3) float32
+        Colours after and before the change.
+
+    Returns
+    -------
+    Tensor, (..., 3). Hue and luminance are kept. Cost: O(size).
+
+    >>> vivid = torch.tensor([[50.0, 100.0, 0.0]])
+    >>> compressed(vivid, torch.tensor([[50.0, 0.0, 0.0]])).round()
+    tensor([[50., 77.,  0.]])
+    """
+    now = fullness(lab)
+    knee = fullness(before).clamp(min=KNEE)  # may exceed 1 by the table's rounding: unchanged colours stay
+    room = (1 - knee).clamp(min=1e-3)
+    beyond = ((now - knee) / room).clamp(min=0)
+    goal = torch.where(beyond > 0, knee + room * beyond / (1 + beyond), now)
+    scale = torch.where(beyond > 0, goal / now.clamp(min=1e-6), 1.0).unsqueeze(-1)
+    return torch.cat([lab[..., :1], lab[..., 1:] * scale], -1)

@@ -1,0 +1,143 @@
+"""`ColorMap`: a fitted colour transfer as one function from colour to colour, to apply, save, load and export."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glocal.apps.color import mapping
+from glocal.apps.color.gamut import compressed
+from glocal.apps.color.options import ColorOptions
+from glocal.apps.color.protect import freedom
+from glocal.apps.color.tone import toned
+from glocal.colors import lab_from_rgb, rgb_from_lab
+from glocal.errors import GlocalError, InputError
+from glocal.files.atomic import write_whole
+
+BAND = 1 << 17
+"""Pixels worked on at a time: the temporaries of a band fit into the cache, whatever the size of the picture."""
+
+_FORMAT, _VERSION = "glocal-color-map", "1"
+
+
+@dataclass(frozen=True, eq=False)
+class ColorMap:
+    """What a colour transfer does to a colour; it does not depend on where the pixel is.
+
+    Parameters
+    ----------
+    palette, new : Tensor, (n, 2) float64
+        Chrominances of the photo's palette before and after, in units of Lab.
+    options : ColorOptions
+        Mapping, strength, gamut and protection; the rest tells how the palette was found.
+    curve : Tensor, (101,) float32, or None
+        The tone curve for `luminance="match"`.
+    """
+
+    palette: Tensor
+    new: Tensor
+    options: ColorOptions
+    curve: Tensor | None = None
+
+    @cached_property
+    def width(self) -> float:
+        """The width of the smooth mapping's kernel, in units of Lab."""
+        return mapping.bandwidth(self.palette)
+
+    @cached_property
+    def _field(self) -> Tensor:
+        return mapping.field(self.palette, self.new, width=self.width)
+
+    def with_strength(self, strength: float) -> ColorMap:
+        """The same map, weaker or stronger."""
+        return replace(self, options=replace(self.options, strength=strength))
+
+    def __call__(self, rgb: Tensor) -> Tensor:
+        """Change colours: sRGB in [0, 1], (..., 3) float32, to the same. Cost: O(size) time, memory for the result.
+
+        In bands of `BAND` colours: sRGB to Lab, the chrominance's displacement, protection, tone, gamut, back to sRGB.
+        """
+        out = torch.empty_like(rgb)
+        flat, goal = rgb.reshape(-1, 3), out.view(-1, 3)
+        for start in range(0, len(flat), BAND):
+            goal[start : start + BAND] = self._changed(flat[start : start + BAND])
+        return out
+
+    def _changed(self, rgb: Tensor) -> Tensor:
+        before = lab_from_rgb(rgb)
+        ab = before[:, 1:].contiguous()
+        if self.options.mapping == "nearest":
+            move = self.new.float()[mapping.nearest(ab, self.palette.float())] - ab
+        else:
+            move = mapping.looked_up(ab, self._field)
+        move = move * self.options.strength
+        if self.options.protect:
+            move = move * freedom(before, self.options.protect).unsqueeze(1)
+        level = before[:, :1]
+        if self.curve is not None:
+            level = level + self.options.strength * (toned(level, self.curve) - level)
+        after = torch.cat([level.clamp(0, 100), ab + move], 1)
+        if self.options.gamut == "compress":
+            after = compressed(after, before)
+        return rgb_from_lab(after).clamp_(0, 1)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the map to `path` (safetensors with the options as text). The file appears whole or not at all."""
+        from safetensors.torch import save_file
+
+        tensors = {"palette": self.palette, "new": self.new}
+        if self.curve is not None:
+            tensors["curve"] = self.curve
+        about = {"format": _FORMAT, "version": _VERSION, "options": json.dumps(asdict(self.options), sort_keys=True)}
+        with write_whole(path, overwrite=overwrite) as beside:
+            save_file({name: t.contiguous() for name, t in tensors.items()}, beside, metadata=about)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> ColorMap:
+        """Read a map that `save` wrote. Raises InputError if the file is missing, damaged or of another version."""
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(path, framework="pt") as file:
+                about = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        except OSError as error:
+            message = f"read color map ({path}): {(error.strerror or 'it cannot be opened').lower()}. Check the name."
+            raise InputError(message) from error
+        except SafetensorError as error:
+            message = f"read color map ({path}): it is damaged or no map. Make it again with --save-map."
+            raise InputError(message) from error
+        if about.get("format") != _FORMAT:
+            message = f"read color map ({path}): it is another kind of file. Use one that --save-map wrote."
+            raise InputError(message)
+        if about.get("version") != _VERSION:
+            message = (
+                f"read color map ({path}): its version is {about.get('version')!r}, not {_VERSION!r}. "
+                "Use the glocal version that wrote it, or make the map again."
+            )
+            raise InputError(message)
+        return _checked(path, about.get("options", ""), tensors)
+
+
+def _checked(path: str | os.PathLike[str], options: str, tensors: dict[str, Tensor]) -> ColorMap:
+    """A map from the parts of a file, after checking that they belong together."""
+    try:
+        fields = json.loads(options)
+        chosen = ColorOptions(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        palette, new, curve = tensors["palette"].double(), tensors["new"].double(), tensors.get("curve")
+        whole = palette.ndim == 2 and palette.shape == new.shape and palette.shape[1] == 2 and len(palette) > 0
+        whole = whole and (curve is None or (curve.shape == (101,) and bool(torch.isfinite(curve).all())))
+        whole = whole and bool(torch.isfinite(palette).all() and torch.isfinite(new).all())
+    except (ValueError, TypeError, KeyError, AttributeError, GlocalError) as error:
+        message = f"read color map ({Path(path)}): its content is damaged. Make it again with --save-map."
+        raise InputError(message) from error
+    if not whole:
+        message = f"read color map ({Path(path)}): its palettes are damaged. Make it again with --save-map."
+        raise InputError(message)
+    return ColorMap(palette, new, chosen, None if curve is None else curve.float())

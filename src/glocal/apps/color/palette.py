@@ -1,0 +1,94 @@
+"""Palettes: the chrominances of a picture as a small set of points in the `ab` plane (appendix A.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+CELL = 0.5
+"""Chrominances closer than this, in units of Lab, count as one colour; a difference of 1 is just visible."""
+
+_HALF = 128.0  # the ab plane of every display profile fits into [-128, 128)
+_SIDE = int(2 * _HALF / CELL)
+
+
+@dataclass(frozen=True, eq=False)
+class Chroma:
+    """The distribution of a picture's chrominances: points (m, 2) in units of Lab and their shares (m,), sum 1."""
+
+    points: Tensor
+    shares: Tensor
+
+
+def chroma_of(ab: Tensor, weights: Tensor | None = None) -> Chroma:
+    """Gather chrominances in cells of `CELL` x `CELL`; each cell is represented by the mean of what fell into it.
+
+    Parameters
+    ----------
+    ab : Tensor, (n, 2)
+        Chrominances in units of Lab.
+    weights : Tensor, (n,), or None
+        How much each counts, for masks.
+
+    Returns
+    -------
+    Chroma with at most as many points as occupied cells, in float64. Cost: O(n + 512^2).
+
+    >>> chroma_of(torch.tensor([[10.1, 0.1], [10.2, 0.1], [-30.0, 5.0]])).shares
+    tensor([0.3333, 0.6667], dtype=torch.float64)
+    """
+    cells = ((ab + _HALF) / CELL).round().clamp(0, _SIDE - 1).long()  # gray lies in the middle of a cell
+    number = cells[:, 0] * _SIDE + cells[:, 1]
+    ones = torch.ones(len(ab), dtype=torch.float64) if weights is None else weights.double()
+    mass = torch.bincount(number, ones, minlength=_SIDE * _SIDE)
+    sums = [torch.bincount(number, ones * ab[:, c].double(), minlength=_SIDE * _SIDE) for c in (0, 1)]
+    full = mass > 0
+    points = torch.stack([s[full] / mass[full] for s in sums], 1)
+    return Chroma(points, mass[full] / mass[full].sum())
+
+
+def joined(chromas: Sequence[Chroma]) -> Chroma:
+    """The distribution of several pictures, each with the same total weight."""
+    points = torch.cat([c.points for c in chromas])
+    return Chroma(points, torch.cat([c.shares for c in chromas]) / len(chromas))
+
+
+def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
+    """Cluster chrominances into `colors` entries by k-means (`X_s`, `X_t`), sorted by hue and then by chroma.
+
+    A distribution of fewer points than `colors` gives all its points, so the palette may be shorter.
+
+    Returns
+    -------
+    Tensor, (n, 2) float64 in units of Lab, n <= colors. Cost: O(m n) for each of some tens of rounds.
+
+    >>> chroma = chroma_of(torch.tensor([[40.0, 0.0], [0.0, 40.0], [0.0, 41.0]]))
+    >>> palette_of(chroma, colors=2, seed=0)
+    tensor([[40.0000,  0.0000],
+            [ 0.0000, 40.5000]], dtype=torch.float64)
+    """
+    if len(chroma.points) <= colors:
+        return by_hue(chroma.points)
+    from sklearn.cluster import KMeans
+    from threadpoolctl import threadpool_limits
+
+    means = KMeans(n_clusters=colors, n_init=2, random_state=seed)
+    with threadpool_limits(1):  # partial sums of several threads arrive in any order, and the last bits with them
+        means.fit(chroma.points.numpy(), sample_weight=chroma.shares.numpy())
+    return by_hue(torch.from_numpy(np.asarray(means.cluster_centers_, dtype=np.float64)))
+
+
+def repeated(palette: Tensor, size: int) -> Tensor:
+    """A palette of exactly `size` entries: a shorter one repeats its entries in turn, which k-means allows as well."""
+    return palette[torch.arange(size) % len(palette)].clone()
+
+
+def by_hue(palette: Tensor) -> Tensor:
+    """The rows sorted by hue angle, and by chroma where hues agree."""
+    hue = torch.atan2(palette[:, 1], palette[:, 0])
+    order = np.lexsort((palette.norm(dim=1).numpy(), hue.numpy().round(9)))
+    return palette[torch.from_numpy(order)].contiguous()

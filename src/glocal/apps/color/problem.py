@@ -1,0 +1,121 @@
+"""The three-term problem of appendix A.1, on palettes in [-0.5, 0.5]."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.apps.color.options import ColorOptions
+from glocal.errors import ArgumentError
+from glocal.graph import Graph
+from glocal.graphs import weights
+from glocal.graphs.knn import knn_graph
+from glocal.nn.conv import GraphConv
+from glocal.nn.functional import gram
+from glocal.nn.init import standard_normal
+from glocal.optimize import Minimum, balance, lbfgs, value_and_gradient
+
+SCALE = 255.0
+"""Units of Lab to the paper's [-0.5, 0.5]: `ab / 255`. The `ab` of sRGB, -108 to 98, become -0.42 to 0.39."""
+
+
+def laplacian(graph: Graph, rule: weights.Gaussian) -> Tensor:
+    """The combinatorial Laplacian `L = D - W~` of the symmetrised weights `W~ = (W + W') / 2`, (n, n).
+
+    `W_ij = rule(distance)` for connected entries, not normalised; a self-loop adds the same to `D` and to `W~`.
+    Cost: O(n^2) memory, for palettes only.
+    """
+    if graph.distances is None:
+        message = "laplacian: the graph has no `distances`. Build it with knn_graph."
+        raise ArgumentError(message)
+    n = graph.num_vertices
+    w = torch.zeros(n, n, dtype=graph.distances.dtype)
+    w.scatter_(1, graph.neighbors.long(), rule(graph.distances))
+    w = (w + w.T) / 2
+    return torch.diag(w.sum(1)) - w
+
+
+@dataclass(frozen=True, eq=False)
+class PaletteProblem:
+    """`gamma1 |F(X)'F(X) - G_s|_F^2 + gamma2 |X - X_t|_F + gamma3 Tr(X' L X)` over palettes `X` (n, 2).
+
+    `F` is one graph convolution with random filters and ReLU on the graph of `X_t`; `G_s = F(X_s)'F(X_s)` on the graph
+    of `X_s`. Build it with `palette_problem`. Each term costs O(n m (d + m)), O(n) and O(n^2).
+    """
+
+    start: Tensor
+    graph: Graph
+    filters: Tensor
+    bias: Tensor
+    target: Tensor
+    laplacian: Tensor
+    gammas: tuple[float, float, float]
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """`|F'F - G_s|_F^2`: how far the palette's statistics are from the reference's."""
+        return (gram(x, self.graph, self.filters, self.bias) - self.target).square().sum()
+
+    def movement(self, x: Tensor) -> Tensor:
+        """`|X - X_t|_F`, the total way. At `X_t` itself its gradient is taken as 0, the centre of its subdifferential."""
+        squared = (x - self.start).square().sum()
+        # sqrt has an infinite slope at 0, and inf * 0 is NaN: replace the point, not the gradient
+        return torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
+
+    def roughness(self, x: Tensor) -> Tensor:
+        """`Tr(X' L X)`: how far apart similar entries of `X_t` have come."""
+        return (x * (self.laplacian @ x)).sum()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The weighted sum of the three terms."""
+        g1, g2, g3 = self.gammas
+        return g1 * self.statistics(x) + g2 * self.movement(x) + g3 * self.roughness(x)
+
+    def solve(self, iterations: int) -> Minimum:
+        """Minimise from `X_t` by L-BFGS; the gradients stop mattering at 1e-9 of a loss of about 1.
+
+        `X_t` itself is a minimum to first order exactly if the smooth terms' gradient there is no longer than `gamma2`
+        (the subdifferential of the second term is a ball of that radius): then it is returned at once.
+        """
+        g1, _, g3 = self.gammas
+        loss, slope = value_and_gradient(lambda x: g1 * self.statistics(x) + g3 * self.roughness(x), self.start)
+        if float(slope.norm()) <= self.gammas[1]:
+            return Minimum(self.start.clone(), (float(loss),), 1, "the start is the minimum")
+        return lbfgs(self, self.start, iterations=iterations, tolerance=1e-9)
+
+
+def palette_problem(photo: Tensor, reference: Tensor, options: ColorOptions) -> PaletteProblem:
+    """Set the problem up from two palettes of one size, (n, 2) in units of Lab; the weights follow A.1.
+
+    `gamma1` gives the first term's gradient the amplitude 1 at the start, `gamma2 = 0.1`, `gamma3 = 1 / max L_ii`,
+    each with its factor in `options.lambdas`. The degree is at most `n`.
+    """
+    if photo.shape != reference.shape:
+        message = (
+            f"palette_problem: the palettes have {len(photo)} and {len(reference)} entries, but Gram matrices of "
+            "different sizes of palette cannot be compared. Use one size."
+        )
+        raise ArgumentError(message)
+    start, source = photo / SCALE, reference / SCALE
+    rule, degree = weights.Gaussian(options.sigma), min(options.degree, len(start))
+    layer = GraphConv(2, options.maps, degree).double().requires_grad_(False)
+    standard_normal(layer, torch.Generator().manual_seed(options.seed))
+    filters, bias = layer.filters.detach(), _tensor(layer.bias).detach()
+    plain = knn_graph(start, k=degree)
+    source_graph = weights.weighted(knn_graph(source, k=degree), rule)
+    operator = laplacian(plain, rule)
+    target = gram(source, source_graph, filters, bias)
+    problem = PaletteProblem(
+        start, weights.weighted(plain, rule), filters, bias, target, operator, gammas=(1.0, 0.0, 0.0)
+    )
+    g1 = balance({"statistics": problem.statistics}, start)["statistics"]
+    top = float(operator.diagonal().max())
+    a, b, c = options.lambdas
+    gammas = (a * g1, b, c / top if top > 0 else 0.0)  # one colour: nothing to keep together
+    return PaletteProblem(start, problem.graph, filters, bias, target, operator, gammas)
+
+
+def _tensor(value: Tensor | None) -> Tensor:
+    assert value is not None
+    return value

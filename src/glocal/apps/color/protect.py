@@ -1,0 +1,48 @@
+"""Which colours of the photo may change: factors in [0, 1] for each colour, smooth so that no edge shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+def _rise(x: Tensor, low: float, high: float) -> Tensor:
+    """0 below `low`, 1 above `high`, the smooth cubic between."""
+    t = ((x - low) / (high - low)).clamp(0, 1)
+    return t * t * (3 - 2 * t)
+
+
+def keep_neutrals(lab: Tensor) -> Tensor:
+    """0 for chroma below 3, where people see gray, rising to 1 at chroma 12."""
+    return _rise(torch.hypot(lab[..., 1], lab[..., 2]), 3.0, 12.0)
+
+
+def keep_skin(lab: Tensor) -> Tensor:
+    """0 for the colours of human skin: hue 30 to 70 degrees, chroma 10 to 45, L 20 to 92; 1 well away from them.
+
+    Skin of all kinds lies close to one hue in Lab and differs mostly in L. This looks at colours only: wood and sand
+    of the same colour are kept as well, and skin in coloured light is not found.
+    """
+    hue = torch.rad2deg(torch.atan2(lab[..., 2], lab[..., 1]))
+    chroma = torch.hypot(lab[..., 1], lab[..., 2])
+    inside = _rise(hue, 18, 32) * (1 - _rise(hue, 68, 84))
+    inside = inside * _rise(chroma, 6, 12) * (1 - _rise(chroma, 42, 55))
+    inside = inside * _rise(lab[..., 0], 12, 25) * (1 - _rise(lab[..., 0], 90, 97))
+    return 1 - inside
+
+
+RULES: dict[str, Callable[[Tensor], Tensor]] = {"neutrals": keep_neutrals, "skin": keep_skin}
+
+
+def freedom(lab: Tensor, protect: tuple[str, ...]) -> Tensor:
+    """How far each colour (..., 3) may change, the product of the rules named in `protect`, (...,). Cost: O(size).
+
+    >>> freedom(torch.tensor([[60.0, 0.0, 1.0], [60.0, -40.0, 20.0]]), ("neutrals",))
+    tensor([0., 1.])
+    """
+    factor = torch.ones_like(lab[..., 0])
+    for name in protect:
+        factor = factor * RULES[name](lab)
+    return factor

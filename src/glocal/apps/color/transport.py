@@ -1,0 +1,84 @@
+"""Optimal transport between palettes: the relaxed problem of appendix A.2 and its barycentric mapping."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from glocal.errors import ArgumentError
+
+_ROUNDING = 1e-12
+
+
+def transport_plan(cost: Tensor, row_caps: Tensor, column_caps: Tensor) -> Tensor:
+    """Solve `min <C, P>` subject to `P >= 0`, `P 1 <= row_caps`, `1' P <= column_caps`, `1' P 1 = 1`.
+
+    With caps that sum to 1 on a side that side's inequalities are equalities (their sum is the total mass), so with
+    `row_caps = column_caps = 1/n`, as in A.2, this is the balanced problem. Caps that sum to more leave a choice: a
+    dummy row and a dummy column of cost 0 take what is left over, and the corner between them is forbidden.
+
+    Parameters
+    ----------
+    cost : Tensor, (n, k)
+        `C_ij`, here the Euclidean distance between palette entries.
+    row_caps, column_caps : Tensor, (n,) and (k,)
+        Positive, each with a sum of at least 1.
+
+    Returns
+    -------
+    Tensor, (n, k) float64: an exact vertex solution (network simplex of POT). Cost: about O(n^3) at worst.
+
+    >>> transport_plan(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.full((2,), 0.5), torch.full((2,), 0.5))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.5000]], dtype=torch.float64)
+    """
+    cost, rows, columns = cost.double(), row_caps.double(), column_caps.double()
+    if cost.ndim != 2 or cost.shape != (len(rows), len(columns)):
+        message = (
+            f"transport_plan: `cost` (shape {tuple(cost.shape)}) must be (n={len(rows)}, k={len(columns)}), "
+            "one row a cap of the rows. Check the palettes."
+        )
+        raise ArgumentError(message)
+    for name, caps in (("row_caps", rows), ("column_caps", columns)):
+        if not float(caps.sum()) >= 1 - 1e-9 or not bool((caps > 0).all()):
+            message = (
+                f"transport_plan: `{name}` (sum {float(caps.sum()):g}) must be positive with a sum of at least 1, "
+                "or the mass has no place. Enlarge them."
+            )
+            raise ArgumentError(message)
+    import ot
+
+    spare_rows, spare_columns = (max(float(caps.sum()) - 1, 0.0) for caps in (rows, columns))
+    if max(spare_rows, spare_columns) > 1e-9:
+        # the dummy column takes what rows do not send, the dummy row what columns do not get
+        forbidden = 2 * float(cost.max()) + 1
+        cost = torch.nn.functional.pad(cost, (0, 1, 0, 1))
+        cost[-1, -1] = forbidden
+        rows = torch.cat([rows, rows.new_tensor([spare_columns])])
+        columns = torch.cat([columns, columns.new_tensor([spare_rows])])
+    rows, columns = rows / rows.sum(), columns / columns.sum()
+    total = 1 + spare_rows + spare_columns
+    plan = torch.from_numpy(ot.emd(rows.numpy(), columns.numpy(), cost.numpy(), numItermax=1_000_000)) * total
+    return plan[: len(row_caps), : len(column_caps)].contiguous()
+
+
+def barycentric(plan: Tensor, reference: Tensor, photo: Tensor) -> Tensor:
+    """`(X_ot)_i = sum_j P_ij (X_s)_j / sum_j P_ij`; an entry that sends no mass keeps its colour. Cost: O(n k).
+
+    >>> barycentric(torch.tensor([[0.2, 0.2], [0.0, 0.0]]), torch.tensor([[0.0], [1.0]]), torch.tensor([[7.0], [9.0]]))
+    tensor([[0.5000],
+            [9.0000]])
+    """
+    mass = plan.sum(1, keepdim=True)
+    return torch.where(mass > _ROUNDING, plan @ reference / mass.clamp(min=_ROUNDING), photo)
+
+
+def transported(photo: Tensor, reference: Tensor, *, slack: float = 1.0) -> tuple[Tensor, Tensor]:
+    """The palette `X_ot` (n, 2) and the plan (n, k) from a photo's palette (n, 2) to a reference's (k, 2).
+
+    Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ.
+    """
+    n, k = len(photo), len(reference)
+    cost = torch.cdist(photo.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
+    plan = transport_plan(cost, torch.full((n,), 1 / n), torch.full((k,), slack / k))
+    return barycentric(plan, reference.double(), photo.double()), plan
