@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from glocal import nn as nn
+    from glocal.apps.color.recolor import recolor as recolor
     from glocal.errors import GlocalError as GlocalError
     from glocal.graph import Graph as Graph
     from glocal.graphs import weights as weights
@@ -28,6 +29,7 @@ _HOMES = {
     "nn": "glocal.nn",
     "optimize": "glocal.optimize",
     "patch_graph": "glocal.graphs.patch:patch_graph",
+    "recolor": "glocal.apps.color.recolor:recolor",
     "testing": "glocal.testing",
     "weights": "glocal.graphs.weights",
 }

@@ -12,12 +12,12 @@ from glocal.colors import rgb_from_lab
 KNEE = 0.8
 """Below this share of the largest chroma that sRGB has, colours are never touched."""
 
-_HUES, _LEVELS = 720, 100  # half a degree, one unit of L
+_HUES, _LEVELS = 360, 100  # one degree, one unit of L
 
 
 @cache
 def chroma_limits() -> Tensor:
-    """The largest chroma in sRGB for each luminance (101 rows, 0 to 100) and hue (721 columns, -pi to pi).
+    """The largest chroma in sRGB for each luminance (101 rows, 0 to 100) and hue (361 columns, -pi to pi).
 
     Found by bisection of `rgb_from_lab(L, C cos h, C sin h) in [0, 1]`. Made once, in about a tenth of a second.
     """
@@ -63,7 +63,7 @@ def compressed(lab: Tensor, before: Tensor) -> Tensor:
 
     >>> vivid = torch.tensor([[50.0, 100.0, 0.0]])
     >>> compressed(vivid, torch.tensor([[50.0, 0.0, 0.0]])).round()
-    tensor([[50., 77.,  0.]])
+    tensor([[50., 74.,  0.]])
     """
     now = fullness(lab)
     knee = fullness(before).clamp(min=KNEE)  # may exceed 1 by the table's rounding: unchanged colours stay

@@ -8,7 +8,7 @@ from torch import Tensor
 RIDGE = 0.1
 """How strongly the local fit leans towards a plain mean of displacements; see `displacement`."""
 
-_HALF, _STEP = 128.0, 0.5
+_HALF, _STEP = 128.0, 1.0
 _SIDE = int(2 * _HALF / _STEP) + 1
 
 
@@ -69,7 +69,7 @@ def displacement(ab: Tensor, palette: Tensor, new: Tensor, *, width: float, ridg
 
 
 def field(palette: Tensor, new: Tensor, *, width: float) -> Tensor:
-    """`displacement` on a grid of half units over [-128, 128]^2, (2, 513, 513) float32, for `looked_up`."""
+    """`displacement` on a grid of whole units over [-128, 128]^2, (2, 257, 257) float32, for `looked_up`."""
     axis = torch.linspace(-_HALF, _HALF, _SIDE, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis)
     parts = [displacement(part, palette.double(), new.double(), width=width) for part in grid.split(16384)]

@@ -80,5 +80,6 @@ def transported(photo: Tensor, reference: Tensor, *, slack: float = 1.0) -> tupl
     """
     n, k = len(photo), len(reference)
     cost = torch.cdist(photo.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    plan = transport_plan(cost, torch.full((n,), 1 / n), torch.full((k,), slack / k))
+    rows, columns = cost.new_full((n,), 1 / n), cost.new_full((k,), slack / k)
+    plan = transport_plan(cost, rows, columns)
     return barycentric(plan, reference.double(), photo.double()), plan
