@@ -6,7 +6,7 @@ import sys
 import glocal
 
 PROMISED = {
-    "Graph", "GlocalError", "block_diagonal", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph",
+    "Graph", "GlocalError", "block_diagonal", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph", "recolor",
     "testing", "weights", "__version__",
 }  # fmt: skip
 LAYERS = {

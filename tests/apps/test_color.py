@@ -120,7 +120,9 @@ def test_transparent_pixels_give_no_colour():
 def test_luminance_match_moves_half_way():
     dark = (PHOTO // 3).astype(np.uint8)
     levels = [
-        lab_from_rgb(torch.from_numpy(glocal.recolor(dark, REFERENCE, luminance=kind).image).float() / 255)[..., 0].mean()
+        lab_from_rgb(torch.from_numpy(glocal.recolor(dark, REFERENCE, luminance=kind).image).float() / 255)[
+            ..., 0
+        ].mean()
         for kind in ("keep", "match")
     ]
     assert levels[1] > levels[0] + 5

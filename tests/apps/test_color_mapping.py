@@ -140,7 +140,9 @@ def test_tone_goes_half_way_and_rises():
     assert bool((curve.diff() > 0.2).all())
     moved = float(toned(dark, curve).mean())
     assert float(dark.mean()) + 8 < moved < float(bright.mean()) - 8
-    torch.testing.assert_close(toned(torch.tensor([0.0, 50.5, 100.0]), torch.arange(101.0)), torch.tensor([0, 50.5, 100]))
+    torch.testing.assert_close(
+        toned(torch.tensor([0.0, 50.5, 100.0]), torch.arange(101.0)), torch.tensor([0, 50.5, 100])
+    )
 
 
 def test_palette_is_kmeans_and_repeats_to_the_bit():

@@ -111,7 +111,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _item(hint: Any) -> tuple[Any, bool]:
     """`tuple[X, ...]` is a flag that may be given several times; anything else is a flag for itself."""
-    if typing.get_origin(hint) is tuple:
+    if typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is Ellipsis:
         return typing.get_args(hint)[0], True
     if isinstance(hint, types.UnionType):
         inner = [part for part in typing.get_args(hint) if part is not type(None)]

@@ -7,6 +7,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -128,8 +129,8 @@ class ColorMap:
 def _checked(path: str | os.PathLike[str], options: str, tensors: dict[str, Tensor]) -> ColorMap:
     """A map from the parts of a file, after checking that they belong together."""
     try:
-        fields = json.loads(options)
-        chosen = ColorOptions(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
+        fields: dict[str, Any] = json.loads(options)
+        chosen = ColorOptions(**fields)
         palette, new, curve = tensors["palette"].double(), tensors["new"].double(), tensors.get("curve")
         whole = palette.ndim == 2 and palette.shape == new.shape and palette.shape[1] == 2 and len(palette) > 0
         whole = whole and (curve is None or (curve.shape == (101,) and bool(torch.isfinite(curve).all())))

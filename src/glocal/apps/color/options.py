@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from glocal.errors import ArgumentError
 
-METHODS = ("graph", "transport")
-MAPPINGS = ("smooth", "nearest")
-LUMINANCES = ("keep", "match")
-GAMUTS = ("compress", "clip")
-PROTECTIONS = ("neutrals", "skin")
+Method = Literal["graph", "transport"]
+Mapping = Literal["smooth", "nearest"]
+Luminance = Literal["keep", "match"]
+Gamut = Literal["compress", "clip"]
+Protection = Literal["neutrals", "skin"]
+
+_CHOICES = {"method": Method, "mapping": Mapping, "luminance": Luminance, "gamut": Gamut}
+
+
+def parse_lambdas(text: str) -> tuple[float, ...]:
+    """Three weights as people write them on a command line.
+
+    >>> parse_lambdas("1, 0.1, 1")
+    (1.0, 0.1, 1.0)
+    """
+    try:
+        return tuple(float(part) for part in text.strip("() ").split(","))
+    except ValueError as error:
+        message = f"lambda: `{text}` is not three numbers. Write them like 1,0.1,1."
+        raise ArgumentError(message) from error
 
 
 @dataclass(frozen=True)
@@ -37,44 +54,58 @@ class ColorOptions:
     lambdas : three floats
         Weights of the three terms of A.1: a factor on the balanced `gamma_1`, `gamma_2` itself, and a factor on
         `gamma_3 = 1 / max L_ii`.
-    degree, maps, sigma : int, int, float
-        Neighbours of a palette entry (`d`), random feature maps (`m_1`), and the width of the weights (`sigma`).
     iterations : int
         At most so many steps of L-BFGS.
     slack : float
         Transport only: a reference colour may take up to `slack / n` of the mass; 1 is the paper.
     seed : int
         Of the k-means and of the random layer.
+    degree, maps, sigma : int, int, float
+        Neighbours of a palette entry (`d`), random feature maps (`m_1`), and the width of the weights (`sigma`).
     """
 
-    method: str = "graph"
-    mapping: str = "smooth"
-    colors: int = 64
-    strength: float = 1.0
-    luminance: str = "keep"
-    gamut: str = "compress"
-    protect: tuple[str, ...] = ()
-    lambdas: tuple[float, float, float] = (1.0, 0.1, 1.0)
-    degree: int = 10
-    maps: int = 100
-    sigma: float = 0.25
-    iterations: int = 200
-    slack: float = 1.0
-    seed: int = 0
+    method: Method = field(default="graph", metadata={"help": "The paper's random graph layer, or optimal transport."})
+    mapping: Mapping = field(
+        default="smooth", metadata={"help": "A smooth field over the colours, or the paper's nearest palette entry."}
+    )
+    colors: int = field(default=64, metadata={"help": "Palette entries.", "min": 1, "max": 1024})
+    strength: float = field(
+        default=1.0, metadata={"help": "0 leaves the photo as it is, 1 is the whole change.", "min": 0, "max": 2}
+    )
+    luminance: Luminance = field(default="keep", metadata={"help": "Leave the luminance, or match it gently."})
+    gamut: Gamut = field(
+        default="compress", metadata={"help": "Colours beyond sRGB: bring them back in order, or cut them off."}
+    )
+    protect: tuple[Protection, ...] = field(
+        default=(), metadata={"help": "Colours that stay as they are; may be given twice."}
+    )
+    lambdas: tuple[float, float, float] = field(
+        default=(1.0, 0.1, 1.0),
+        metadata={
+            "help": "Weights of likeness to the reference, of moving little, and of keeping similar colours together.",
+            "flag": "--lambda",
+            "parse": parse_lambdas,
+            "metavar": "<g1,g2,g3>",
+        },
+    )
+    iterations: int = field(default=200, metadata={"help": "At most so many steps of the optimiser.", "min": 1})
+    slack: float = field(
+        default=1.0, metadata={"help": "Transport: how often a reference colour may be used, 1 is the paper.", "min": 1}
+    )
+    seed: int = field(default=0, metadata={"help": "Another seed, another palette and another random layer.", "min": 0})
+    degree: int = field(default=10, metadata={"help": "Neighbours of a palette entry in the graph.", "hidden": True})
+    maps: int = field(default=100, metadata={"help": "Random feature maps.", "hidden": True})
+    sigma: float = field(default=0.25, metadata={"help": "Width of the graph's weights.", "hidden": True})
 
     def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                message = f"recolor: `{name}` (={getattr(self, name)!r}) is unknown. Choose one of {', '.join(choices)}."
-                raise ArgumentError(message)
+        for name, kind in _CHOICES.items():
+            _check_choice(name, getattr(self, name), kind, "Choose one of")
         object.__setattr__(self, "protect", tuple(self.protect))
         for what in self.protect:
-            if what not in PROTECTIONS:
-                message = f"recolor: `protect` (={what!r}) is unknown. Choose among {', '.join(PROTECTIONS)}."
-                raise ArgumentError(message)
-        for name in ("colors", "degree", "maps", "iterations"):
+            _check_choice("protect", what, Protection, "Choose among")
+        for name, usual in (("colors", 64), ("degree", 10), ("maps", 100), ("iterations", 200)):
             if getattr(self, name) < 1:
-                message = f"recolor: `{name}` (={getattr(self, name)}) must be at least 1. The default is {_default(name)}."
+                message = f"recolor: `{name}` (={getattr(self, name)}) must be at least 1. The default is {usual}."
                 raise ArgumentError(message)
         if self.colors > 1024:
             message = f"recolor: `colors` (={self.colors}) must be at most 1024. The paper uses 64."
@@ -87,7 +118,9 @@ class ColorOptions:
     def _check_weights(self) -> None:
         object.__setattr__(self, "lambdas", tuple(float(v) for v in self.lambdas))
         if len(self.lambdas) != 3 or not all(0 <= v < float("inf") for v in self.lambdas):
-            message = f"recolor: `lambdas` (={self.lambdas}) must be three numbers, none negative. The paper has 1, 0.1, 1."
+            message = (
+                f"recolor: `lambdas` (={self.lambdas}) must be three numbers, none negative. The paper has 1, 0.1, 1."
+            )
             raise ArgumentError(message)
         if not self.sigma > 0:
             message = f"recolor: `sigma` (={self.sigma}) must be positive. The paper uses 0.25."
@@ -97,9 +130,8 @@ class ColorOptions:
             raise ArgumentError(message)
 
 
-_CHOICES = {"method": METHODS, "mapping": MAPPINGS, "luminance": LUMINANCES, "gamut": GAMUTS}
-
-
-def _default(name: str) -> int:
-    value: int = ColorOptions.__dataclass_fields__[name].default
-    return value
+def _check_choice(name: str, value: object, kind: Any, remedy: str) -> None:
+    choices = typing.get_args(kind)
+    if value not in choices:
+        message = f"recolor: `{name}` (={value!r}) is unknown. {remedy} {', '.join(choices)}."
+        raise ArgumentError(message)

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glocal.apps.color import options as kinds
 from glocal.apps.color.look import ColorMap
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated
@@ -74,13 +75,13 @@ def recolor(
     photo: Any,
     reference: Any,
     *,
-    method: str = "graph",
-    mapping: str = "smooth",
+    method: kinds.Method = "graph",
+    mapping: kinds.Mapping = "smooth",
     colors: int = 64,
     strength: float = 1.0,
-    luminance: str = "keep",
-    gamut: str = "compress",
-    protect: Sequence[str] = (),
+    luminance: kinds.Luminance = "keep",
+    gamut: kinds.Gamut = "compress",
+    protect: Sequence[kinds.Protection] = (),
     lambdas: tuple[float, float, float] = (1.0, 0.1, 1.0),
     mask: Any = None,
     iterations: int = 200,
