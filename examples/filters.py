@@ -21,7 +21,9 @@ def responses(side: int = 15) -> dict[str, torch.Tensor]:
     y, x = torch.meshgrid(*2 * [torch.arange(-3.0, 4)], indexing="ij")
     oriented = (torch.cos(1.5 * (x + 0.5 * y)) * torch.exp(-(x**2 + y**2) / 5)).reshape(-1)
     return {
-        "polynomial of the Laplacian": spectral.polynomial_filter(impulse, lap, [1.0, -3.0, 2.5, -0.6]).view(side, side),
+        "polynomial of the Laplacian": spectral.polynomial_filter(impulse, lap, [1.0, -3.0, 2.5, -0.6]).view(
+            side, side
+        ),
         "diffusion": spectral.diffusion_filter(impulse, spectral.adjacency(lattice), [0.0, 1.0, 1.0]).view(side, side),
         "graph convolution": functional.shared_conv(impulse, wide, oriented).view(side, side),
     }

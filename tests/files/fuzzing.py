@@ -1,0 +1,205 @@
+"""Mutated files for every reader, tried in a process of its own so that even a crash of a decoder is only a finding.
+
+Run as `python fuzzing.py FIRST COUNT FOLDER`: tries the cases FIRST to FIRST + COUNT - 1, writing the number of each to
+FOLDER/case before it starts. Leaves with 0 if only `GlocalError`s came out, and prints what else did.
+"""
+
+import contextlib
+import faulthandler
+import io
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import imagecodecs
+import numpy as np
+import soundfile
+import tifffile
+from PIL import Image
+
+from glocal.errors import GlocalError
+from glocal.files import exif
+from glocal.files.audio import open_audio, read_audio_recipe
+from glocal.files.images import image_size, read_image, read_recipe, write_image
+from glocal.files.picture import Picture
+from glocal.files.profiles import to_srgb
+from glocal.files.recipes import build_recipe
+from glocal.files.weights import load_weights, save_weights
+
+SECONDS = 5.0  # of the processor, for a file of some kilobytes on a busy machine; an honest one takes milliseconds
+MEMORY = 3 << 30
+NUMBERS = (0, 1, 2, 0x7F, 0x80, 0xFF, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x10000, 1000)
+
+
+def pillow_bytes(image: Image.Image, name: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format=name, **options)
+    return stream.getvalue()
+
+
+def tiff_bytes(array: np.ndarray, **options: object) -> bytes:
+    stream = io.BytesIO()
+    tifffile.imwrite(stream, array, **options)
+    return stream.getvalue()
+
+
+def sound_bytes(name: str, subtype: str | None = None, channels: int = 2) -> bytes:
+    stream = io.BytesIO()
+    samples = np.random.default_rng(0).uniform(-0.5, 0.5, (3000, channels))
+    soundfile.write(stream, samples, 16000, format=name, subtype=subtype)
+    return stream.getvalue()
+
+
+def image_seeds(folder: Path) -> dict[str, bytes]:
+    """One small file for each format, coding and depth that is read."""
+    rng = np.random.default_rng(0)
+    rgb = rng.integers(0, 255, (19, 23, 3), np.uint8)
+    deep = rng.integers(0, 65535, (19, 23, 3), np.uint16)
+    image = Image.fromarray(rgb)
+    block = exif.pack(
+        {
+            274: exif.Tag(3, b"\x06\0"),
+            271: exif.Tag(2, b"Maker\0"),
+            exif.EXIF_DIRECTORY: {37500: exif.Tag(7, b"x" * 20)},
+        }
+    )
+    whole = Picture(rgb, alpha=rgb[:, :, 0], icc=bytes(imagecodecs.cms_profile("adobergb")), exif=block, xmp=b"<x/>")
+    seeds = {}
+    for name in ("png", "tif", "jpg", "webp", "bmp", "avif"):
+        write_image(folder / f"seed.{name}", whole, recipe=build_recipe("style", {}), overwrite=True)
+        seeds[name] = (folder / f"seed.{name}").read_bytes()
+    with contextlib.suppress(GlocalError):
+        write_image(folder / "seed.heic", whole, overwrite=True)
+        seeds["heic"] = (folder / "seed.heic").read_bytes()
+    seeds["png16"] = bytes(imagecodecs.png_encode(deep))
+    seeds["png-palette"] = pillow_bytes(image.quantize(8), "PNG", transparency=3)
+    seeds["png-1"] = pillow_bytes(image.convert("1"), "PNG")
+    seeds["bmp-rle"] = pillow_bytes(image.quantize(8), "BMP")
+    seeds["jpg-progressive"] = pillow_bytes(image, "JPEG", progressive=True)
+    seeds["jpg-cmyk"] = pillow_bytes(image.convert("CMYK"), "JPEG")
+    seeds["webp-lossy"] = pillow_bytes(image, "WEBP")
+    for compression in (None, "lzw", "zlib", "packbits", "zstd", "jpeg"):
+        array = rgb if compression in ("jpeg", "packbits") else deep
+        seeds[f"tif-{compression}"] = tiff_bytes(array, photometric="rgb", compression=compression)
+    seeds["tif-tiles"] = tiff_bytes(np.zeros((64, 64), np.float32), tile=(32, 32), compression="zlib")
+    seeds["tif-planar"] = tiff_bytes(np.moveaxis(deep, -1, 0), photometric="rgb", planarconfig="separate")
+    seeds["tif-big"] = tiff_bytes(rgb, bigtiff=True, photometric="rgb")
+    seeds["tif-pages"] = tiff_bytes(np.zeros((3, 20, 20), np.uint8), photometric="minisblack")
+    seeds["tif-palette"] = pillow_bytes(image.quantize(8), "TIFF")
+    seeds["tif-cmyk"] = pillow_bytes(image.convert("CMYK"), "TIFF")
+    seeds["tif-fax"] = pillow_bytes(image.convert("1"), "TIFF", compression="group4")
+    return seeds
+
+
+def audio_seeds() -> dict[str, bytes]:
+    """One short file for each format and sample type that is read."""
+    kinds = [
+        ("WAV", "PCM_16"),
+        ("WAV", "PCM_24"),
+        ("WAV", "FLOAT"),
+        ("WAV", "ULAW"),
+        ("WAV", "IMA_ADPCM"),
+        ("WAVEX", None),
+    ]
+    kinds += [("FLAC", None), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", None), ("AIFF", None), ("AU", None)]
+    kinds += [("CAF", None), ("W64", None), ("RF64", None)]
+    return {f"{name}-{subtype}": sound_bytes(name, subtype) for name, subtype in kinds}
+
+
+def mutated(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
+    """A few changes of the kinds that break readers: wrong bytes, wrong numbers, missing, doubled and foreign parts."""
+    out = bytearray(data)
+    for _ in range(int(rng.integers(1, 6))):
+        if not out:
+            break
+        # Headers decide more than samples do, so half of the changes fall into the first 200 bytes.
+        reach = min(len(out), 200) if rng.random() < 0.5 else len(out)
+        at = int(rng.integers(0, reach))
+        kind = int(rng.integers(0, 7))
+        if kind == 0:
+            out[at] ^= 1 << int(rng.integers(0, 8))
+        elif kind == 1:
+            out[at] = int(rng.integers(0, 256))
+        elif kind == 2:
+            size = int(rng.choice([1, 2, 4, 8]))
+            number = NUMBERS[int(rng.integers(0, len(NUMBERS)))] % (1 << (8 * size))
+            out[at : at + size] = number.to_bytes(size, "little" if rng.random() < 0.5 else "big")
+        elif kind == 3:
+            del out[at : at + int(rng.integers(1, 64))]
+        elif kind == 4:
+            part = out[at : at + int(rng.integers(1, 64))]
+            out[at:at] = part
+        elif kind == 5:
+            del out[at + len(out) // 4 :]
+        else:
+            start = int(rng.integers(0, len(other)))
+            out[at : at + 32] = other[start : start + 32]
+    return bytes(out)
+
+
+def read_picture(path: Path) -> None:
+    image_size(path)
+    to_srgb(read_image(path))
+    read_recipe(path)
+
+
+def read_sound(path: Path) -> None:
+    with open_audio(path) as sound:
+        for block in sound.blocks(1000):
+            assert block.shape[1] == sound.info.channels
+    read_audio_recipe(path)
+
+
+def readers(folder: Path) -> list[tuple[str, bytes, Callable[[Path], object]]]:
+    save_weights("seed", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
+    weights = (folder / "seed.safetensors").read_bytes()
+    out: list[tuple[str, bytes, Callable[[Path], object]]] = []
+    out += [(name, data, read_picture) for name, data in image_seeds(folder).items()]
+    out += [(name, data, read_sound) for name, data in audio_seeds().items()]
+    return [*out, ("weights.safetensors", weights, load_weights)]
+
+
+def main(first: int, count: int, folder: Path) -> int:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    cases = readers(folder)
+    for name, data, read in cases:  # what is mutated must be readable before
+        path = folder / name
+        path.write_bytes(data)
+        try:
+            read(path)
+        except GlocalError as error:
+            if "carries no recipe" not in str(error):
+                raise
+    findings = 0
+    for case in range(first, first + count):
+        rng = np.random.default_rng(case)
+        name, data, read = cases[case % len(cases)]
+        other = cases[int(rng.integers(0, len(cases)))][1]
+        path = folder / name
+        path.write_bytes(mutated(data, other, rng))
+        (folder / "case").write_text(f"{case} {name}")
+        faulthandler.dump_traceback_later(30, exit=True)
+        started = time.process_time()
+        try:
+            with contextlib.suppress(GlocalError):
+                read(path)
+        except Exception:
+            findings += 1
+            sys.stdout.write(f"case {case} {name}: {traceback.format_exc()}\n")
+        spent = time.process_time() - started
+        if spent > SECONDS:
+            findings += 1
+            sys.stdout.write(f"case {case} {name}: took {spent:.1f} s\n")
+    faulthandler.cancel_dump_traceback_later()
+    return min(findings, 100)
+
+
+if __name__ == "__main__":
+    # Decoders complain on stderr in their own words, which is of no interest here.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))

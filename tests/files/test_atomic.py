@@ -1,0 +1,172 @@
+"""Files appear whole or not at all, whatever happens while they are written."""
+
+import errno
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glocal.errors import OutputError
+from glocal.files import atomic
+from glocal.files.atomic import write_whole
+from glocal.files.images import write_image
+from glocal.files.picture import Picture
+
+
+def test_an_error_leaves_nothing_behind(tmp_path):
+    with pytest.raises(ZeroDivisionError), write_whole(tmp_path / "a") as beside:
+        beside.write_text(str(1 / 0))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_file_is_refused_or_replaced(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    path.chmod(0o640)
+    with pytest.raises(OutputError) as caught, write_whole(path):
+        pass
+    assert str(caught.value) == (
+        f"write file ({path}): the file exists already. Add --overwrite or choose another name."
+    )
+    with write_whole(path, overwrite=True) as beside:
+        beside.write_text("new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path):
+    path = tmp_path / "a"
+    with pytest.raises(OutputError, match="exists already"), write_whole(path) as beside:
+        beside.write_text("mine") and path.write_text("theirs")
+    assert path.read_text() == "theirs"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_file_systems_without_hard_links(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    with write_whole(tmp_path / "a") as beside:
+        beside.write_text("all")
+    assert (tmp_path / "a").read_text() == "all"
+    with pytest.raises(OutputError, match="exists already"), write_whole(tmp_path / "b") as beside:
+        (tmp_path / "b").write_text("theirs")
+    assert (tmp_path / "b").read_text() == "theirs"
+
+
+def test_a_link_is_followed(tmp_path):
+    (tmp_path / "real").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with write_whole(tmp_path / "link", overwrite=True) as beside:
+        beside.write_text("new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_name_of_full_length(tmp_path):
+    path = tmp_path / ("ä" * 120 + ".png")
+    with write_whole(path) as beside:
+        beside.write_text("x")
+    assert path.exists()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda d: d / "no" / "a", "write file ({p}): the folder {d} does not exist. Make the folder first."),
+        (lambda d: d, "write file ({p}): it is a folder. Name a file inside it."),
+    ],
+)
+def test_places_where_no_file_can_be(tmp_path, make, message):
+    path = make(tmp_path)
+    with pytest.raises(OutputError) as caught, write_whole(path):
+        pass
+    assert str(caught.value) == message.format(p=path, d=path.parent)
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.ENOSPC, "the disk is full or the file is too large for it; no file was left. Free some space or"),
+        (errno.EACCES, "permission denied. Choose a folder that you may write to."),
+    ],
+)
+def test_what_the_system_says(tmp_path, monkeypatch, number, words):
+    def refuse(_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(atomic, "_flush", refuse)
+    with pytest.raises(OutputError) as caught:
+        write_image(tmp_path / "a.png", Picture(np.zeros((4, 4, 3), np.uint8)))
+    assert words in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+FOREVER = """
+import sys
+from pathlib import Path
+import numpy as np
+from glocal.files.audio import create_audio
+from glocal.files.images import read_image, write_image
+from glocal.files.picture import Picture
+folder = Path(sys.argv[1])
+picture = read_image(folder / "input.png")
+sys.stdout.write("ready\\n")
+sys.stdout.flush()
+while True:
+    write_image(folder / "out.png", picture, overwrite=True)
+    write_image(folder / "out.tif", picture, overwrite=True)
+    write_image(folder / "input.png", picture, overwrite=True)
+    with create_audio(folder / "out.wav", rate=8000, channels=1, overwrite=True) as out:
+        for _ in range(20):
+            out.write(np.full(1000, 0.25))
+"""
+
+
+def kill_in_the_middle(folder: Path, times: int) -> int:
+    """Start a process that writes without end, kill it, and look at what it left; returns how often it left a part."""
+    from glocal.files.audio import open_audio
+    from glocal.files.images import read_image
+
+    random.seed(1)
+    pixels = np.random.default_rng(0).integers(0, 255, (200, 300, 3), np.uint8)
+    write_image(folder / "input.png", Picture(pixels))
+    parts = 0
+    for _ in range(times):
+        process = subprocess.Popen([sys.executable, "-c", FOREVER, str(folder)], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.uniform(0.05, 0.25))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        for name in ("input.png", "out.png", "out.tif"):
+            if name == "input.png" or (folder / name).exists():
+                np.testing.assert_array_equal(read_image(folder / name).pixels, pixels)
+        if (folder / "out.wav").exists():
+            with open_audio(folder / "out.wav") as sound:
+                assert len(sound.read()) == 20_000
+        left = [path for path in folder.iterdir() if path.name.endswith(".part")]
+        assert all(path.name.startswith(".") for path in left)
+        parts += len(left)
+        for path in left:
+            path.unlink()
+    assert {path.name for path in folder.iterdir()} == {"input.png", "out.png", "out.tif", "out.wav"}
+    return parts
+
+
+def test_killing_the_writer_leaves_whole_files(tmp_path):
+    assert kill_in_the_middle(tmp_path, 6) > 0
+
+
+@pytest.mark.slow
+def test_killing_the_writer_very_often(tmp_path):
+    assert kill_in_the_middle(tmp_path, 200) > 50

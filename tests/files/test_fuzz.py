@@ -1,0 +1,34 @@
+"""Damaged files bring out `GlocalError`s and nothing else: no crash, no hang, no other exception, bounded memory."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("fuzzing.py")
+
+
+def findings(first: int, count: int, folder: Path) -> list[str]:
+    """What the cases brought out; after a crash the worker is started again behind the case that crashed."""
+    found = []
+    at = first
+    while at < first + count:
+        command = [sys.executable, str(WORKER), str(at), str(first + count - at), str(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode and done.stdout:
+            found.append(done.stdout)
+        case = (folder / "case").read_text()
+        at = int(case.split()[0]) + 1
+        if done.returncode < 0 or (done.returncode and at < first + count):
+            found.append(f"case {case}: the process ended with {done.returncode}")
+    return found
+
+
+def test_some_damaged_files(tmp_path):
+    assert findings(0, 300, tmp_path) == []
+
+
+@pytest.mark.slow
+def test_many_damaged_files(tmp_path):
+    assert findings(300, 25_000, tmp_path) == []
