@@ -41,6 +41,13 @@ def test_a_gray_photo_that_gets_colours_becomes_a_colour_picture():
     assert from_srgb(source, to_srgb(source) * 0.5).pixels.shape == (4, 5, 1)
 
 
+def test_a_finer_depth_is_not_rounded_to_the_old_one_first():
+    source = Picture(np.zeros((2, 2, 3), np.uint8), alpha=np.full((2, 2), 255, np.uint8))
+    result = from_srgb(source, np.full((2, 2, 3), 0.3, np.float32), depth="16")
+    assert (result.pixels == round(0.3 * 65535)).all()
+    assert (result.alpha == 65535).all()
+
+
 def test_alpha_follows_a_new_size():
     source = Picture(np.zeros((8, 8, 3), np.uint8), alpha=np.full((8, 8), 77, np.uint8))
     result = from_srgb(source, np.zeros((4, 6, 3), np.float32))

@@ -296,7 +296,9 @@ def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, rep
     else:
         _forget_failures(where)
     rows = [outcome.as_json() for outcome in outcomes]
-    report.result({"command": command, "results": rows, "seconds": round(seconds, 3)}, "\n".join(lines))
+    # When the result itself went to the standard output, nothing else may be written there.
+    data = {"command": command, "results": rows, "seconds": round(seconds, 3)}
+    report.result(data, "\n".join(lines), taken=any(str(outcome.task.target) == "-" for outcome in outcomes))
     if len(outcomes) > 1 or states == ["skipped"]:
         counts = f"{states.count('done')} done, {states.count('skipped')} skipped, {states.count('failed')} failed"
         report.say(f"{command}: {counts}{listed} in {seconds_text(seconds)}")

@@ -21,7 +21,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -70,6 +70,35 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return command
+
+
+def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, leave_out: tuple[type, ...]) -> list[str]:
+    """The flags that give a command these values: what `with_flags` would read back to them.
+
+    Args:
+        function: A command as it is written, with dataclass parameters.
+        values: Field name to value, as a recipe holds them. Names that are no fields, defaults and None are left out.
+        leave_out: Dataclasses whose fields are no business of a recipe.
+    """
+    out: list[str] = []
+    for hint in typing.get_type_hints(function).values():
+        if not dataclasses.is_dataclass(hint) or hint in leave_out:
+            continue
+        for field in dataclasses.fields(hint):
+            value, default = values.get(field.name), _default(field)
+            if value is None or field.metadata.get("hidden") or _listed(value) == _listed(default):
+                continue
+            name = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
+            if isinstance(value, bool):
+                out.append(name if value else f"--no-{name.removeprefix('--')}")
+            else:
+                items = _listed(value) if isinstance(value, (list, tuple)) else [value]
+                out += [f"{name}={item}" for item in items]
+    return out
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, (list, tuple)) else value
 
 
 def _gathered(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import typer
@@ -49,8 +49,13 @@ class LazyGroup(TyperGroup):
 
 def load_command(name: str, home: str) -> Any:
     """Import `module:function` and make a command of it."""
-    module, _, attribute = home.partition(":")
-    function = getattr(importlib.import_module(module), attribute)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(with_flags(function))
+    app.command(name)(with_flags(load_function(home)))
     return typer.main.get_command(app)
+
+
+def load_function(home: str) -> Callable[..., Any]:
+    """Import `module:function`."""
+    module, _, attribute = home.partition(":")
+    function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return function

@@ -17,6 +17,7 @@ from glocal.cli.lazy import LazyGroup, Table
 
 COMMANDS: Table = {
     "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
+    "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
     "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),
 }
 
@@ -39,12 +40,17 @@ def run(arguments: list[str]) -> int:
 
         sys.stdout.write(f"glocal {__version__}\n")
         return 0
-    group = LazyGroup(COMMANDS, name="glocal", help=_HELP)
     try:
-        with group.make_context("glocal", arguments or ["--help"]) as context:
-            group.invoke(context)
+        invoke(arguments or ["--help"])
     except typer.Exit as leave:
         return int(leave.exit_code)
     except (Exception, KeyboardInterrupt) as error:
         return report_failure(error, debug=debug)
     return 0
+
+
+def invoke(arguments: list[str]) -> None:
+    """Run one command and let its errors through, for commands that call another one."""
+    group = LazyGroup(COMMANDS, name="glocal", help=_HELP)
+    with group.make_context("glocal", arguments) as context:
+        group.invoke(context)

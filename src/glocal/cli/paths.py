@@ -120,6 +120,8 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
 
 def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Path:
     """Where the result of one input goes."""
+    if output is None and str(one.path) == "-":
+        return Path("-")
     if output is None:
         return one.path.with_name(_named(DEFAULT_PATTERN, one.path, command))
     if output == "-":

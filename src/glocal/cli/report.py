@@ -33,13 +33,17 @@ class Report:
         if not self.options.quiet:
             sys.stderr.write(text + "\n")
 
-    def result(self, data: Mapping[str, Any], text: str) -> None:
-        """The result, on stdout: `data` as JSON if that was asked for, else `text` (nothing if it is empty)."""
+    def result(self, data: Mapping[str, Any], text: str, *, taken: bool = False) -> None:
+        """The result, on stdout: `data` as JSON if that was asked for, else `text` (nothing if it is empty).
+
+        With `taken`, stdout carries a result already: JSON goes to stderr, and `text` is not needed.
+        """
+        stream = sys.stderr if taken else sys.stdout
         if self.options.json:
-            sys.stdout.write(json.dumps(data, indent=2, default=str) + "\n")
-        elif text:
-            sys.stdout.write(text + "\n")
-        sys.stdout.flush()
+            stream.write(json.dumps(data, indent=2, default=str) + "\n")
+        elif text and not taken:
+            stream.write(text + "\n")
+        stream.flush()
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Tell]:

@@ -140,10 +140,19 @@ def to_depth(array: Array, depth: str) -> Array:
         >>> to_depth(np.array([[0, 128, 255]], np.uint8), "16")
         array([[    0, 32896, 65535]], dtype=uint16)
     """
+    return to_type(array, type_of(depth))
+
+
+def type_of(depth: str) -> np.dtype[Any]:
+    """The NumPy type of a depth.
+
+    Raises:
+        ArgumentError: The depth is none of "8", "16" and "float".
+    """
     kinds: dict[str, Any] = {"8": np.uint8, "16": np.uint16, "float": np.float32}
     if depth not in kinds:
         raise ArgumentError(f"to_depth: `depth` (={depth!r}) is unknown. Use one of {', '.join(kinds)}.")
-    return to_type(array, np.dtype(kinds[depth]))
+    return np.dtype(kinds[depth])
 
 
 def to_type(array: Array, dtype: np.dtype[Any]) -> Array:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import InputError
-from glocal.files.picture import Array, Picture, check_finite, to_type
+from glocal.files.picture import Array, Picture, check_finite, to_type, type_of
 
 _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
 
@@ -51,12 +51,13 @@ def to_srgb(picture: Picture) -> Array:
     return np.clip(rgb, 0, 1, out=rgb)
 
 
-def from_srgb(picture: Picture, image: Array) -> Picture:
+def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
     """`picture` with new colours, in its own depth and profile, with its alpha and metadata.
 
     Args:
         picture: The original.
         image: New sRGB values `(h, w, 3)`, or `(h, w, 1)` for gray. With another height or width, the alpha is resized.
+        depth: "keep", or "8", "16" or "float" to round `image` to that depth instead of the picture's own.
 
     Returns:
         A picture like `picture`. A gray picture stays gray when the three new channels are equal; otherwise it becomes
@@ -66,22 +67,24 @@ def from_srgb(picture: Picture, image: Array) -> Picture:
         InputError: `image` has another number of channels or holds NaNs.
     """
     image = _checked(image)
-    new = replace(picture, alpha=_resized(picture.alpha, image.shape[:2]))
+    dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
+    alpha = _resized(picture.alpha, image.shape[:2])
+    new = replace(picture, alpha=None if alpha is None else to_type(alpha, dtype))
     if picture.gray and image.shape[2] == 3:
         if not _neutral(image):
-            return replace(new, pixels=_quantised(image, picture.pixels.dtype), icc=None)
+            return replace(new, pixels=_quantised(image, dtype), icc=None)
         image = image[:, :, :1]
     space = _space(picture)
     same_size = image.shape[:2] == picture.size
     if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
         if not picture.gray and image.shape[2] == 1:
             image = np.repeat(image, 3, axis=2)
-        return replace(new, pixels=_quantised(image, picture.pixels.dtype))
+        return replace(new, pixels=_quantised(image, dtype))
     rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
     own = _to_own(picture, rgb, space)
     if same_size:
         own = to_type(picture.pixels, np.dtype(np.float32)) + (own - _to_own(picture, to_srgb(picture), space))
-    return replace(new, pixels=_quantised(own, picture.pixels.dtype))
+    return replace(new, pixels=_quantised(own, dtype))
 
 
 def _to_own(picture: Picture, rgb: Array, space: str) -> Array:

@@ -32,8 +32,10 @@ def build_recipe(
     Args:
         command: The command's name, such as "style".
         options: The options dataclass of the app, or a mapping.
-        inputs: Files that were read; their absolute paths and SHA-256 sums are recorded.
-        arguments: More that belongs to the call, such as which input plays which part.
+        inputs: Files that were read, in the order of the command's arguments. Their names as they are given here and
+            their SHA-256 sums are recorded; a relative name tells nothing about the machine.
+        arguments: More that belongs to the call, such as flags of the output. `positional`, a list of names, tells
+            `glocal replay` which of the inputs are arguments of the command if not all of them are.
         seed: The seed, if the options do not hold it.
 
     Returns:
@@ -51,7 +53,7 @@ def build_recipe(
         "options": settings,
         "arguments": _plain(arguments or {}),
         "seed": seed if seed is not None else settings.get("seed"),
-        "inputs": [{"path": str(Path(path).absolute()), "sha256": sha256_of(path)} for path in inputs],
+        "inputs": [{"path": str(path), "sha256": sha256_of(path)} for path in inputs],
         "versions": versions(),
     }
 
