@@ -1,4 +1,4 @@
-"""`python -m glocal` is the `glocal` command."""
+"""`python -m glocal` is `glocal`."""
 
 from glocal.cli.main import main
 
