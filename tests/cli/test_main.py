@@ -1,6 +1,5 @@
 """Exit codes, messages and speed of the command line, through real processes and through `run`."""
 
-import json
 import resource
 import subprocess
 import sys
@@ -58,11 +57,6 @@ def test_wrong_usage():
 def test_version(capsys):
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("glocal ")
-
-
-def test_doctor_speaks_json(capsys):
-    assert main.run(["doctor", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["versions"]["glocal"]
 
 
 @pytest.mark.parametrize(

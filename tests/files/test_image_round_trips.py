@@ -263,3 +263,13 @@ def test_png_texts_are_kept(tmp_path):
     write_image(tmp_path / "b.png", read_image(tmp_path / "a.png"))
     assert Image.open(tmp_path / "b.png").text["Title"] == "Brücke"
     assert Image.open(tmp_path / "b.png").size == (64, 48)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "jpg", "webp", "bmp", "avif", "heic"])
+def test_pictures_without_metadata_get_none(tmp_path, suffix):
+    if suffix == "heic":
+        pytest.importorskip("pillow_heif", reason="HEIC is an extra")
+    assert write_image(tmp_path / f"a.{suffix}", Picture(smooth(3))) == ()
+    read = read_image(tmp_path / f"a.{suffix}")
+    assert (read.icc, read.exif, read.xmp, read.alpha) == (None, None, None, None)
+    assert np.abs(read.pixels.astype(int) - smooth(3)).mean() < 6

@@ -135,7 +135,7 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
         # Pillow writes an AVIF's EXIF anew, with other types, whenever it states an orientation.
         exif = without_orientation(exif) if exif else None
     if name != "BMP":
-        options |= {"exif": _EXIF_PREFIX + exif if exif else b""} | ({"xmp": xmp} if xmp else {})
+        options |= ({"exif": _EXIF_PREFIX + exif} if exif else {}) | ({"xmp": xmp} if xmp else {})
     if picture.dpi and name in ("JPEG", "BMP"):
         options["dpi"] = picture.dpi
     stream = io.BytesIO()

@@ -1,0 +1,89 @@
+"""Two seconds of everything: each part computes something whose answer is known."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+
+def timed(check: Callable[[], str | None]) -> tuple[str | None, float]:
+    """What is wrong, if anything, and how long it took to find out."""
+    started = time.perf_counter()
+    try:
+        problem = check()
+    except Exception as error:
+        problem = f"{type(error).__name__}: {error}"
+    return problem, time.perf_counter() - started
+
+
+def convolution() -> str | None:
+    """A graph convolution on a grid must equal the ordinary one."""
+    import torch
+
+    from glocal.graphs.grid import grid_graph
+    from glocal.nn import GraphConv
+
+    generator = torch.Generator().manual_seed(0)
+    image = torch.rand(1, 3, 12, 10, generator=generator)
+    layer = GraphConv(3, 4, degree=9, bias=False)
+    filters = layer.filters.detach().permute(2, 1, 0).reshape(4, 3, 3, 3)
+    with torch.no_grad():
+        result = layer(image[0].permute(1, 2, 0).reshape(-1, 3), grid_graph((12, 10), size=3, boundary="reflect"))
+    padded = torch.nn.functional.pad(image, (1, 1, 1, 1), mode="reflect")
+    expected = torch.nn.functional.conv2d(padded, filters)[0].permute(1, 2, 0).reshape(-1, 4)
+    worst = float((result - expected).abs().max())
+    return None if worst < 1e-4 else f"differs from torch's convolution by {worst:.2g}"
+
+
+def neighbors() -> str | None:
+    """The nearest patches of a small image must be those that comparing all pairs finds."""
+    import torch
+
+    from glocal.graphs.patch import patch_graph
+
+    generator = torch.Generator().manual_seed(0)
+    image = torch.rand(14, 13, 1, generator=generator)
+    found = patch_graph(image, k=5, patch=3).distances
+    padded = torch.nn.functional.pad(image[None, :, :, 0], (1, 1, 1, 1), mode="reflect")
+    patches = torch.nn.functional.unfold(padded[None], 3)[0].T
+    expected = torch.cdist(patches, patches, compute_mode="donot_use_mm_for_euclid_dist").sort(dim=1).values[:, :5]
+    if found is None:
+        return "the graph has no distances"
+    worst = float((found - expected).abs().max())
+    return None if worst < 1e-3 else f"wrong neighbours: distances differ by {worst:.2g}"
+
+
+def images() -> str | None:
+    """A 16-bit picture must come back as it was."""
+    from glocal.files.images import read_image, write_image
+    from glocal.files.picture import Picture
+
+    pixels = np.random.default_rng(0).integers(0, 65535, (40, 50, 3), np.uint16)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("a.png", "a.tif"):
+            write_image(Path(folder) / name, Picture(pixels))
+            if not np.array_equal(read_image(Path(folder) / name).pixels, pixels):
+                return f"{name[2:]} files come back changed"
+    return None
+
+
+def audio() -> str | None:
+    """A second of sound must come back as it was."""
+    from glocal.files.audio import create_audio, open_audio
+
+    samples = np.random.default_rng(0).integers(-32768, 32767, (16000, 2)) / 32768
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("a.wav", "a.flac"):
+            with create_audio(Path(folder) / name, rate=16000, channels=2) as out:
+                out.write(samples)
+            with open_audio(Path(folder) / name) as sound:
+                if not np.array_equal(sound.read(), samples.astype(np.float32)):
+                    return f"{name[2:]} files come back changed"
+    return None
+
+
+CHECKS = {"convolution": convolution, "neighbours": neighbors, "images": images, "audio": audio}
