@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.kernels import cpu, reference
+from glocal.kernels import cpu, launch, reference
 from glocal.kernels.threads import share
 
 OPS = ("graph_conv", "shared_conv", "extract")
@@ -76,8 +76,8 @@ def test_gather_over_the_reversed_graph_equals_the_sum_of_copies(m):
     x, neighbors, weights, filters = inputs("graph_conv", 400, 7, 5, m)
     g = torch.randn(1, 400, m, dtype=x.dtype)
     reverse = cpu.reverse(neighbors)
-    copies, _ = cpu._pull(x, neighbors, weights, filters, reverse, g, True, False)
-    gathered = cpu._signal_gradient(x, weights, filters, reverse, g)
+    copies, _ = launch.pull(x, neighbors, weights, filters, reverse, g, True, False)
+    gathered = launch.signal_gradient(x, weights, filters, reverse, g)
     torch.testing.assert_close(copies, gathered, rtol=1e-12, atol=1e-12)
 
 
@@ -156,6 +156,65 @@ def test_reverse_equals_the_reference(n, d):
     assert edges.dtype == torch.int32
     assert torch.equal(start, expected_start)
     assert torch.equal(edges.long(), expected_edges)
+
+
+def gram_inputs(n: int, d: int, c: int, m: int, dtype=torch.float64):
+    x, neighbors, weights, filters = inputs("graph_conv", n, d, c, m, dtype=dtype)
+    bias = torch.randn(m, dtype=dtype, generator=torch.Generator().manual_seed(m))
+    return x[0], neighbors, weights, filters, bias
+
+
+def gram_and_gradient(module, x, neighbors, weights, filters, bias):
+    x = x.clone().requires_grad_()
+    total = module.gram(x, neighbors, weights, filters, bias, cpu.reverse(neighbors))
+    side = torch.randn(total.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
+    (g,) = torch.autograd.grad(total, x, side)
+    return total.detach(), g
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gram_equals_the_reference(shape, dtype):
+    args = gram_inputs(*shape, dtype=dtype)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for ours, theirs in zip(gram_and_gradient(cpu, *args), gram_and_gradient(reference, *args)):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, theirs.abs().max().item()))
+
+
+def test_gram_without_weights_and_with_gradients_for_all():
+    x, neighbors, _, filters, bias = gram_inputs(30, 4, 3, 9)
+    for ours, theirs in zip(*(gram_and_gradient(m, x, neighbors, None, filters, bias) for m in (cpu, reference))):
+        torch.testing.assert_close(ours, theirs)
+    leaves = [a.requires_grad_() for a in (x, filters, bias)]
+    reverse = cpu.reverse(neighbors)
+    assert torch.autograd.gradcheck(lambda x, f, b: cpu.gram(x, neighbors, None, f, b, reverse), leaves)
+
+
+def test_gram_gradcheck():
+    x, neighbors, weights, filters, bias = gram_inputs(9, 4, 2, 10)
+    reverse = cpu.reverse(neighbors)
+    function = lambda x: cpu.gram(x, neighbors, weights, filters, bias, reverse)  # noqa: E731
+    assert torch.autograd.gradcheck(function, x.requires_grad_())
+
+
+def test_gram_gives_the_same_bits_on_any_number_of_threads():
+    args = gram_inputs(3000, 9, 3, 20, dtype=torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 3):
+            torch.set_num_threads(threads)
+            results.append(gram_and_gradient(cpu, *args))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+
+
+def test_gram_with_few_parts_where_copies_would_be_large(monkeypatch):
+    args = gram_inputs(3000, 9, 3, 20)
+    expected = gram_and_gradient(reference, *args)[1]
+    monkeypatch.setattr(launch, "SMALL", 0)
+    torch.testing.assert_close(gram_and_gradient(cpu, *args)[1], expected)
 
 
 def test_an_error_in_a_part_reaches_the_caller():

@@ -170,7 +170,7 @@ def pull(x, neighbors, weights, packed, g, n, d, c, m, batch, first, last, low, 
         if edge.size:
             _edge_products(x, neighbors, q, d, c, chunks * width, i0, count, batch * n, edge)
         if signal.size:
-            _scatter(neighbors, weights, q, d, c, chunks * width, i0, count, low, signal)
+            scatter(neighbors, weights, q, d, c, chunks * width, i0, count, low, signal)
 
 
 @njit(nogil=True, cache=True)
@@ -186,7 +186,8 @@ def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
 
 
 @njit(nogil=True, cache=True)
-def _scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
+def scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
+    """Add `w_il q[i, l, :]` to out[j_l - low, :] for `count` vertices from i0; the rows of q are `stride` apart."""
     one, two = np.uint64(1), np.uint64(2)
     for i in range(count):
         for tap in range(d):

@@ -1,0 +1,267 @@
+"""Hands the loops to the threads: tensors become flat arrays, work is cut into parts, sums of parts are added in order.
+
+The number of parts depends on the sizes, never on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.kernels import convolve, grams, rows
+from glocal.kernels.threads import share
+
+PARTS = 16  # enough for 16 threads, few enough to add up their copies
+COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numbers, or so many numbers
+Reverse = tuple[Tensor, Tensor]
+
+
+def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
+    """Convolve: (b, n, m)."""
+    (b, n, c), (d, _, m) = x.shape, filters.shape
+    y = x.new_empty(b, n, m)
+    signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), y.view(-1).numpy()
+    packed = convolve.pack(_flat(filters), d * c, m)
+    cuts = _cuts(b * _blocks(n, d * c))
+
+    def work(part: int) -> None:
+        convolve.forward(signal, columns, w, packed, n, d, c, m, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return y
+
+
+def shared_forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
+    """Convolve every channel with the same taps: (b, n, c)."""
+    (b, n, c), d = x.shape, taps.shape[0]
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    signal, columns, w, h, out = _flat(x), _flat(neighbors), _flat(weights, x), _flat(taps), y.view(-1).numpy()
+    cuts = _cuts(b * n)
+
+    def work(part: int) -> None:
+        rows.shared_forward(signal, columns, w, h, n, d, c, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return y
+
+
+def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
+    """Gather all patches: (b, n, d, c)."""
+    (b, n, c), d = x.shape, neighbors.shape[1]
+    patches = x.new_empty(b, n, d, c)
+    signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), patches.view(b, -1).numpy()
+    cuts = _cuts(n)
+
+    def work(part: int) -> None:
+        batch, piece = divmod(part, len(cuts) - 1)
+        i0, i1 = cuts[piece], cuts[piece + 1]
+        convolve.gather(signal, columns, w, d, c, i0, i1, batch * n * c, out[batch, i0 * d * c : i1 * d * c])
+
+    share(b * (len(cuts) - 1), work)
+    return patches
+
+
+def reverse(neighbors: Tensor) -> Reverse:
+    """Sort the edges by target."""
+    start = np.zeros(neighbors.shape[0] + 1, np.int64)
+    edges = np.empty(neighbors.numel(), np.int32 if neighbors.numel() < 2**31 else np.int64)
+    convolve.count_sort(_flat(neighbors), start, edges)
+    return torch.from_numpy(start), torch.from_numpy(edges)
+
+
+def gather_back(x: Tensor, weights: Tensor | None, taps: Tensor | None, reverse: Reverse, g: Tensor) -> Tensor:
+    """Sum over the in-edges: the gradient of x for `shared_forward`, or without taps for `extract`."""
+    b, n, c = x.shape
+    start, edges = (_flat(part) for part in reverse)
+    d, right, w, h = edges.size // n, _flat(g), _flat(weights, x), _flat(taps, x)
+    gx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    out, cuts = gx.view(-1).numpy(), _cuts(b * n)
+
+    def work(part: int) -> None:
+        rows.gather_back(right, w, h, start, edges, n, d, c, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return gx
+
+
+def edge_products(x: Tensor, neighbors: Tensor, g: Tensor, *, patches: bool) -> Tensor:
+    """Multiply for every edge the row of its target in x with its row of g, (n, d)."""
+    (_, n, c), d = x.shape, neighbors.shape[1]
+    products = x.new_empty(n, d)
+    signal, right, columns, out, cuts = _flat(x), _flat(g), _flat(neighbors), products.view(-1).numpy(), _cuts(n)
+
+    def work(part: int) -> None:
+        rows.edge_products(signal, right, columns, n, d, c, int(patches), cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return products
+
+
+def tap_sums(products: Tensor, weights: Tensor | None) -> Tensor:
+    """Compute the gradient of the taps."""
+    n, d = products.shape
+    values, w, cuts = _flat(products), _flat(weights, products), _cuts(n)
+    sums = np.empty((len(cuts) - 1, d), values.dtype)
+
+    def work(part: int) -> None:
+        rows.tap_sums(values, w, d, cuts[part], cuts[part + 1], sums[part])
+
+    share(len(cuts) - 1, work)
+    return torch.from_numpy(sums.sum(axis=0))
+
+
+def filter_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor) -> Tensor:
+    """Compute the gradient of the filters, (d, c, m)."""
+    (b, n, c), (d, _, m) = x.shape, filters.shape
+    chunks, _, width = convolve.chunking(m, x.element_size())
+    size = chunks * (d * c + convolve.SPARE) * width
+    cuts = _cuts(b * _blocks(n, d * c), max(1, min(PARTS, 2**22 // size)))
+    sums = np.zeros((len(cuts) - 1, size), _flat(x).dtype)
+    signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
+
+    def work(part: int) -> None:
+        first, last = cuts[part], cuts[part + 1]
+        convolve.filter_gradient(signal, columns, w, right, n, d, c, m, first, last, sums[part])
+
+    share(len(cuts) - 1, work)
+    total = sums.sum(axis=0).reshape(chunks, -1, width)[:, : d * c].transpose(1, 0, 2).reshape(d * c, -1)
+    return torch.from_numpy(np.ascontiguousarray(total[:, :m])).view(d, c, m)
+
+
+def pull(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse,
+          g: Tensor, needs_x: bool, needs_weights: bool) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """Compute the gradients of x and of the weights, both from g pulled back through the filters."""
+    (b, n, c), (d, _, m) = x.shape, filters.shape
+    k = d * c
+    signal, columns, w, left = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
+    cuts = _cuts(_blocks(n, k), max(1, PARTS // b))
+    pieces = len(cuts) - 1
+    lows, offsets = _spans(columns, n, d, c, cuts) if needs_x else (np.zeros(pieces, np.int64),) * 2
+    copies = needs_x and b * offsets[-1] <= max(COPIES * b * n * c, SMALL)
+    gx = None
+    if needs_x and not copies:
+        gx = signal_gradient(x, weights, filters, reverse, g)
+        if not needs_weights:
+            return gx, None
+    parts = np.empty((b, offsets[-1] if copies else 0), signal.dtype)
+    edge = np.empty((b, n * d if needs_weights else 0), signal.dtype)
+    packed = convolve.pack(_flat(filters.reshape(k, m).t()), m, k)
+
+    def work(part: int) -> None:
+        batch, piece = divmod(part, pieces)
+        mine = parts[batch, offsets[piece] : offsets[piece + 1]] if copies else parts[batch]
+        convolve.pull(signal, columns, w, packed, left, n, d, c, m, batch, cuts[piece], cuts[piece + 1], lows[piece],
+                      mine, edge[batch])  # fmt: skip
+
+    share(b * pieces, work)
+    if copies:
+        gx = torch.empty_like(x, memory_format=torch.contiguous_format)
+        _add_spans(parts, lows, offsets, gx.view(b, -1).numpy(), c)
+    return gx, torch.from_numpy(edge.sum(axis=0) if b > 1 else edge).view(n, d) if needs_weights else None
+
+
+def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor) -> Tensor:
+    """Compute the gradient of x by gathering over the reversed graph."""
+    (b, n, c), (d, _, m) = x.shape, filters.shape
+    narrow = m < convolve.VECTOR_BYTES // x.element_size()
+    packed = _flat(filters.transpose(1, 2)) if narrow else convolve.pack_overlapping(_flat(filters), d * c, m)
+    start, edges, w, right = _flat(reverse[0]), _flat(reverse[1]), _flat(weights, x), _flat(g)
+    gx = torch.zeros_like(x, memory_format=torch.contiguous_format)
+    out, cuts = gx.view(-1).numpy(), _cuts(b * n)
+
+    def work(part: int) -> None:
+        convolve.signal_gradient(right, w, packed, start, edges, n, d, c, m, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return gx
+
+
+def gram_forward(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
+) -> tuple[Tensor, Any]:
+    """Compute the Gram matrix (m, m) of the maps of x (n, c), and the maps for `gram_backward`."""
+    (n, c), (d, _, m) = x.shape, filters.shape
+    signal, columns, w = _flat(x), _flat(neighbors), _flat(weights, x)
+    packed = convolve.pack(_flat(filters), d * c, m)
+    wide = convolve.pack(_flat(bias), 1, m)
+    maps = np.empty(_blocks(n, d * c) * grams.maps_size(d * c, m, signal.itemsize), signal.dtype)
+    size = grams.sums_size(m, signal.itemsize)
+    cuts = _cuts(_blocks(n, d * c), max(1, min(PARTS, SMALL // size)))
+    sums = np.zeros((len(cuts) - 1, size), signal.dtype)
+
+    def work(part: int) -> None:
+        first, last = cuts[part], cuts[part + 1]
+        grams.forward(signal, columns, w, packed, wide, n, d, c, m, first, last, maps, sums[part])
+
+    share(len(cuts) - 1, work)
+    return torch.from_numpy(grams.assemble(sums.sum(axis=0), m)), maps
+
+
+def gram_backward(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, maps: Any, g: Tensor
+) -> Tensor:
+    """Compute the gradient of x, (n, c), from that of the Gram matrix, (m, m)."""
+    (n, c), (d, _, m) = x.shape, filters.shape
+    columns, w = _flat(neighbors), _flat(weights, x)
+    sides = convolve.pack(_flat(g + g.t()), m, m)
+    packed = convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
+    cuts = _cuts(_blocks(n, d * c))
+    lows, offsets = _spans(columns, n, d, c, cuts)
+    if offsets[-1] > max(COPIES * n * c, SMALL):
+        cuts = _cuts(_blocks(n, d * c), COPIES)
+        lows, offsets = _spans(columns, n, d, c, cuts)
+    parts = np.empty((1, offsets[-1]), maps.dtype)
+
+    def work(part: int) -> None:
+        mine, first, last = parts[0, offsets[part] : offsets[part + 1]], cuts[part], cuts[part + 1]
+        grams.backward(maps, columns, w, sides, packed, n, d, c, m, first, last, lows[part], mine)
+
+    share(len(cuts) - 1, work)
+    gx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    _add_spans(parts, lows, offsets, gx.view(1, -1).numpy(), c)
+    return gx
+
+
+def _spans(columns: Any, n: int, d: int, c: int, cuts: list[int]) -> tuple[Any, Any]:
+    """Find for each part of the vertices its first target, and where its copy of the targets' rows starts."""
+    block, pieces = convolve.block_size(d * c), len(cuts) - 1
+    lows, offsets = np.zeros(pieces, np.int64), np.zeros(pieces + 1, np.int64)
+
+    def work(part: int) -> None:
+        low, high = convolve.span(columns, cuts[part] * block * d, min(n, cuts[part + 1] * block) * d)
+        lows[part], offsets[part + 1] = low, (high + 1 - low) * c
+
+    share(pieces, work)
+    return lows, offsets.cumsum()
+
+
+def _add_spans(parts: Any, lows: Any, offsets: Any, out: Any, c: int) -> None:
+    """Add up the copies of all parts, (b, offsets[-1]), into out (b, n c)."""
+    cuts = _cuts(out.shape[1] // c)
+
+    def work(part: int) -> None:
+        batch, piece = divmod(part, len(cuts) - 1)
+        convolve.add_spans(parts[batch], offsets, lows, cuts[piece], cuts[piece + 1], c, out[batch])
+
+    share(len(out) * (len(cuts) - 1), work)
+
+
+def _flat(tensor: Tensor | None, like: Tensor | None = None) -> Any:
+    """View a tensor as a flat array; None is an empty array of the numbers of `like`."""
+    if tensor is None:
+        assert like is not None
+        return np.empty(0, like.detach().numpy().dtype)
+    return tensor.detach().contiguous().view(-1).numpy()
+
+
+def _blocks(n: int, k: int) -> int:
+    return -(-n // convolve.block_size(k))
+
+
+def _cuts(count: int, parts: int = PARTS) -> list[int]:
+    """Cut 0 ... count into at most `parts` parts of nearly equal length, none of them empty."""
+    parts = min(parts, count)
+    return [count * part // parts for part in range(parts + 1)]
