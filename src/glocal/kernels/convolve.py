@@ -16,6 +16,7 @@ from numba import njit
 from glocal.kernels.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
 
 SPARE = max(ROWS)  # rows that a tile may touch beyond the end
+STRIP = 40  # rows of a block whose gradient stays in the first-level cache
 SEGMENT = 64  # in-edges taken at a time
 
 
@@ -33,6 +34,13 @@ def chunking(m, itemsize):
 def block_size(k):
     """Vertices in a block, such that their patches of length k fit into the second-level cache."""
     return max(24, min(120, 60000 // k // 12 * 12))
+
+
+@njit(nogil=True, cache=True)
+def fill(out, first, last):
+    """Set out[first : last] to 0; a slice would take a second to compile."""
+    for at in range(np.uint64(first), np.uint64(last)):
+        out[at] = 0
 
 
 @njit(nogil=True, cache=True)
@@ -95,23 +103,29 @@ def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
     """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m)."""
     k, itemsize = d * c, x.itemsize
     chunks, vectors, width = chunking(m, itemsize)
-    block = block_size(k)
+    block, height = block_size(k), ROWS[vectors - 1]
     blocks = (n + block - 1) // block
     patches = np.zeros((block + SPARE) * k, x.dtype)
     result = np.zeros((block + SPARE) * width, x.dtype)
     for number in range(first, last):
         batch = number // blocks
         i0 = (number - batch * blocks) * block
-        i1 = min(n, i0 + block)
-        gather(x, neighbors, weights, d, c, i0, i1, batch * n * c, patches)
+        count = min(n, i0 + block) - i0
+        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+        # A product is a little wider than m: it may spill into the next row, which is written after it, but not into
+        # the next block or chunk. So the last rows of a block take the way through `result`.
+        direct = (count - 1) // height * height if chunks == 1 or m == chunks * width else 0
+        left = patches.ctypes.data + direct * k * itemsize
         for q in range(chunks):
             b = packed.ctypes.data + q * k * width * itemsize
-            product(x, i1 - i0, vectors, patches.ctypes.data, k, 1, b, width, result.ctypes.data, width, k, 0)
+            out = (batch * n + i0) * m + q * width
+            product(x, direct, vectors, patches.ctypes.data, k, 1, b, width, y.ctypes.data + out * itemsize, m, k, 0)
+            product(x, count - direct, vectors, left, k, 1, b, width, result.ctypes.data, width, k, 0)
             columns = min(width, m - q * width)
-            for i in range(i0, i1):
-                out, row = (batch * n + i) * m + q * width, (i - i0) * width
-                for column in range(columns):
-                    y[out + column] = result[row + column]
+            for i in range(count - direct):
+                row, source = np.uint64(out + (direct + i) * m), np.uint64(i * width)
+                for column in range(np.uint64(columns)):
+                    y[row + column] = result[source + column]
 
 
 @njit(nogil=True, cache=True)
@@ -120,8 +134,8 @@ def _pack_block(g, m, width, chunks, row, count, block, out):
     for q in range(chunks):
         columns = min(width, m - q * width)
         for i in range(count):
-            source, target = (row + i) * m + q * width, (q * block + i) * width
-            for column in range(columns):
+            source, target = np.uint64((row + i) * m + q * width), np.uint64((q * block + i) * width)
+            for column in range(np.uint64(columns)):
                 out[target + column] = g[source + column]
 
 
@@ -141,9 +155,11 @@ def filter_gradient(x, neighbors, weights, g, n, d, c, m, first, last, out):
         gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
         _pack_block(g, m, width, chunks, batch * n + i0, count, block, right)
         for q in range(chunks):
-            b = right.ctypes.data + q * block * width * itemsize
             total = out.ctypes.data + q * (k + SPARE) * width * itemsize
-            product(x, k, vectors, patches.ctypes.data, 1, k, b, width, total, width, count, 1)
+            for i in range(0, count, STRIP):
+                a = patches.ctypes.data + i * k * itemsize
+                b = right.ctypes.data + (q * block + i) * width * itemsize
+                product(x, k, vectors, a, 1, k, b, width, total, width, min(STRIP, count - i), 1)
 
 
 @njit(nogil=True, cache=True)
@@ -158,15 +174,19 @@ def pull(x, neighbors, weights, packed, g, n, d, c, m, batch, first, last, low, 
     block = block_size(k)
     left = np.zeros((block + SPARE) * m, x.dtype)
     q = np.zeros((block + SPARE) * chunks * width, x.dtype)
-    signal[:] = 0
+    fill(signal, 0, signal.size)
     for number in range(first, last):
         i0 = number * block
         count = min(n, i0 + block) - i0
         row = (batch * n + i0) * m
-        left[: count * m] = g[row : row + count * m]
+        a = g.ctypes.data + row * itemsize
+        if row + (count + SPARE) * m > g.size:  # whole tiles would read beyond the end
+            for at in range(np.uint64(count * m)):
+                left[at] = g[np.uint64(row) + at]
+            a = left.ctypes.data
         for chunk in range(chunks):
             b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
-            product(x, count, vectors, left.ctypes.data, m, 1, b, width, result, chunks * width, m, 0)
+            product(x, count, vectors, a, m, 1, b, width, result, chunks * width, m, 0)
         if edge.size:
             _edge_products(x, neighbors, q, d, c, chunks * width, i0, count, batch * n, edge)
         if signal.size:
@@ -215,14 +235,14 @@ def span(neighbors, e0, e1):
 @njit(nogil=True, cache=True)
 def add_spans(parts, offsets, lows, j0, j1, c, out):
     """Write to out[j, :], j0 <= j < j1, the sum of the parts that reach j, in their order."""
-    out[j0 * c : j1 * c] = 0
+    fill(out, j0 * c, j1 * c)
     for part in range(lows.size):
         low = lows[part]
         high = low + (offsets[part + 1] - offsets[part]) // c
         a, b = max(j0, low) * c, min(j1, high) * c
         shift = offsets[part] - low * c
         for at in range(a, b):
-            out[at] += parts[at + shift]
+            out[np.uint64(at)] += parts[np.uint64(at + shift)]
 
 
 @njit(nogil=True, cache=True)
@@ -276,11 +296,12 @@ def _signal_gradient_narrow(g, filters, rows, taps, scales, c, m, count, place, 
 def count_sort(targets, start, edges):
     """Sort the edges 0, 1, ... by their targets, keeping their order: fill `start` (n + 1 zeros) and `edges`."""
     for e in range(targets.size):
-        start[targets[e] + 1] += 1
-    for j in range(start.size - 1):
-        start[j + 1] += start[j]
-    place = start[:-1].copy()
-    for e in range(targets.size):
+        start[targets[e]] += 1
+    total = 0
+    for j in range(start.size):
+        total += start[j]
+        start[j] = total
+    for e in range(targets.size - 1, -1, -1):  # from the end of each target's place back to its start
         j = targets[e]
-        edges[place[j]] = e
-        place[j] += 1
+        start[j] -= 1
+        edges[start[j]] = e

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from glocal.kernels.convolve import SPARE, block_size, chunking, gather, scatter
+from glocal.kernels.convolve import SPARE, block_size, chunking, fill, gather, scatter
 from glocal.kernels.tiles import VECTOR_BYTES, product
 
 
@@ -104,7 +104,7 @@ def backward(maps, neighbors, weights, sides, packed, n, d, c, m, first, last, l
     rows = (block + SPARE) * width
     g = np.zeros(chunks * rows, maps.dtype)
     q = np.zeros((block + SPARE) * chunks_k * width_k, maps.dtype)
-    signal[:] = 0
+    fill(signal, 0, signal.size)
     for number in range(first, last):
         i0 = number * block
         count = min(n, i0 + block) - i0

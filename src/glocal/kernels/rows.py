@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from glocal.kernels.convolve import SEGMENT, chunking
+from glocal.kernels.convolve import SEGMENT, chunking, fill
 from glocal.kernels.tiles import VECTOR_BYTES, sum_rows
 
 
@@ -45,7 +45,7 @@ def shared_forward(x, neighbors, weights, taps, n, d, c, first, last, y):
         for tap in range(d):
             rows[tap] = (batch * n + neighbors[e0 + tap]) * c
             scales[tap] = taps[tap] * weights[e0 + tap] if weights.size else taps[tap]
-        y[vertex * c : (vertex + 1) * c] = 0
+        fill(y, vertex * c, (vertex + 1) * c)
         add_rows(x, rows, scales, d, c, vertex * c, y)
 
 
@@ -56,7 +56,7 @@ def gather_back(g, weights, taps, start, edges, n, d, c, first, last, out):
     for target in range(first, last):
         batch = target // n
         j = target - batch * n
-        out[target * c : (target + 1) * c] = 0
+        fill(out, target * c, (target + 1) * c)
         for s in range(start[j], start[j + 1], SEGMENT):
             count = min(SEGMENT, start[j + 1] - s)
             for t in range(count):
@@ -90,7 +90,7 @@ def edge_products(x, g, neighbors, n, d, c, patches, first, last, out):
 @njit(nogil=True, cache=True)
 def tap_sums(products, weights, d, first, last, out):
     """Write `out[l] = sum_(first <= i < last) w_il products[i, l]`."""
-    out[:] = 0
+    fill(out, 0, d)
     for i in range(first, last):
         for tap in range(d):
             e = i * d + tap
