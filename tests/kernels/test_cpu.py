@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.kernels import cpu, launch, reference
+from glocal.kernels import convolve, cpu, launch, reference
 from glocal.kernels.threads import share
 
 OPS = ("graph_conv", "shared_conv", "extract")
@@ -138,6 +138,22 @@ def test_a_signal_that_is_not_contiguous():
         cpu.graph_conv(wide, neighbors, weights, filters, reverse),
         cpu.graph_conv(x, neighbors, weights, filters, reverse),
     )
+
+
+@pytest.mark.parametrize("n", [1, 7, 13, 109, 120, 133, 240])
+@pytest.mark.parametrize("m", [1, 2, 7, 8, 9, 50, 64, 70])
+def test_nothing_is_written_beyond_the_result(n, m):
+    x, neighbors, _, filters = inputs("graph_conv", n, 3, 2, m, dtype=torch.float32)
+    flat = [a.reshape(-1).numpy() for a in (x, neighbors, filters)]
+    guarded = torch.full((n * m + 64,), -7.0)
+    none = flat[0][:0]
+    blocks = -(-n // convolve.block_size(6))
+    for block in reversed(range(blocks)):  # a spill into the next block would not be written over
+        packed = convolve.pack(flat[2], 6, m)
+        convolve.forward(flat[0], flat[1], none, packed, n, 3, 2, m, block, block + 1, guarded.numpy())
+    assert torch.equal(guarded[n * m :], torch.full((64,), -7.0))
+    expected = reference.graph_conv(x, neighbors, None, filters)
+    torch.testing.assert_close(guarded[: n * m].view(1, n, m), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_the_second_derivative_is_refused():

@@ -112,9 +112,9 @@ def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
         i0 = (number - batch * blocks) * block
         count = min(n, i0 + block) - i0
         gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
-        # A product is a little wider than m: it may spill into the next row, which is written after it, but not into
-        # the next block or chunk. So the last rows of a block take the way through `result`.
-        direct = (count - 1) // height * height if chunks == 1 or m == chunks * width else 0
+        # A product is wider than m: it may spill into the next rows, which are written after it, but not into the next
+        # block or chunk. So enough of the last rows of a block take the way through `result`.
+        direct = max(0, count - width // m - 1) // height * height if chunks == 1 or m == chunks * width else 0
         left = patches.ctypes.data + direct * k * itemsize
         for q in range(chunks):
             b = packed.ctypes.data + q * k * width * itemsize
