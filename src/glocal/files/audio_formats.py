@@ -1,14 +1,15 @@
-"""Which audio formats and sample types there are, which a name asks for, and what a WAV header declares."""
+"""What an audio file is, which formats and sample types there are, and which of them an output name asks for."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
+
+import numpy as np
 
 from glocal.errors import ArgumentError
-from glocal.files.formats import CUT_SHORT, Unreadable
+from glocal.files.formats import Unreadable
 
 # Suffix to libsndfile's format and the sample type that a new file gets.
 SUFFIXES = {
@@ -33,8 +34,39 @@ OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 CHUNKED = ("WAV", "WAVEX")
 RECIPE_CHUNK = b"gloc"
 _INTEGER_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32": 32}
-_MAX_CHUNKS = 4096
-_UNKNOWN_LENGTHS = (0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFF - 36)  # what programs write that cannot know the length yet
+
+
+@dataclass(frozen=True)
+class AudioInfo:
+    """What an audio file is.
+
+    Attributes:
+        path: Its name; "-" for the standard input.
+        format: libsndfile's name, such as "WAV" or "OGG".
+        subtype: How a sample is stored, such as "PCM_16", "FLOAT" or "OPUS".
+        rate: Samples a second.
+        channels: 1 or more.
+        frames: Samples of one channel; None if the file does not tell before it was read.
+        tags: Title, artist and so on.
+    """
+
+    path: str
+    format: str
+    subtype: str
+    rate: int
+    channels: int
+    frames: int | None
+    tags: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float | None:
+        """Duration, if known."""
+        return None if self.frames is None else self.frames / self.rate
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The float type that holds this file's samples exactly."""
+        return np.dtype(np.float64 if self.subtype in ("PCM_32", "DOUBLE") else np.float32)
 
 
 def integer_bits(subtype: str) -> int | None:
@@ -85,76 +117,6 @@ def output_format(path: str | Path, source: tuple[str, str] | None, subtype: str
         if source[1] in ("FLOAT", "DOUBLE", "PCM_32") and soundfile.check_format(name, "PCM_24"):
             return name, "PCM_24"
     return name, usual
-
-
-def check_wav(file: BinaryIO, size: int) -> None:
-    """Compare what the header of a WAV file declares with what the file holds. Other formats pass.
-
-    Raises:
-        Unreadable: The header declares no or absurdly many channels, an absurd rate, or more samples than there are.
-    """
-    order = _riff_order(file)
-    if order is None:
-        return
-    for kind, length in _riff_chunks(file, order):
-        if kind == b"data":
-            left = size - file.tell()
-            if length > left and length not in _UNKNOWN_LENGTHS:
-                raise Unreadable(f"{CUT_SHORT}: its header declares {length:,} bytes of sound and {left:,} are there")
-            return
-        if kind == b"fmt ":
-            body = file.read(min(length, 16))
-            if len(body) < 16:
-                break
-            _, channels, rate = struct.unpack(order + "HHI", body[:8])
-            check_numbers(channels, rate)
-    raise Unreadable(f"{CUT_SHORT}: the WAV header is followed by no sound")
-
-
-def find_chunk(file: BinaryIO, wanted: bytes) -> bytes:
-    """The body of a chunk of a WAV file; empty if there is none."""
-    order = _riff_order(file)
-    if order is not None:
-        for kind, length in _riff_chunks(file, order):
-            if kind == wanted:
-                return file.read(min(length, 16 << 20))
-    return b""
-
-
-def append_chunk(file: BinaryIO, kind: bytes, body: bytes) -> None:
-    """Add a chunk to the end of a WAV file that is complete, and count it in its header. Players skip what they do
-    not know.
-    """
-    file.seek(0, 2)
-    end = file.tell()
-    if end + len(body) + 16 >= 1 << 32:
-        return
-    file.write(b"\0" * (end % 2) + kind + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2))
-    total = file.tell()
-    file.seek(4)
-    file.write(struct.pack("<I", total - 8))
-    file.flush()
-
-
-def _riff_order(file: BinaryIO) -> str | None:
-    """Byte order of a WAV file, read from its first 12 bytes; None if it is none."""
-    head = file.read(12)
-    if head[:4] not in (b"RIFF", b"RIFX") or head[8:12] != b"WAVE":
-        return None
-    return "<" if head[:4] == b"RIFF" else ">"
-
-
-def _riff_chunks(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
-    """Kind and length of each chunk, with the file standing at its body."""
-    at = 12
-    for _ in range(_MAX_CHUNKS):
-        file.seek(at)
-        chunk = file.read(8)
-        if len(chunk) < 8:
-            return
-        kind, length = struct.unpack(order + "4sI", chunk)
-        yield kind, length
-        at += 8 + length + length % 2
 
 
 def check_numbers(channels: int, rate: int) -> None:
