@@ -1,13 +1,13 @@
-"""L-BFGS on tensors, the balancing of gradients, and the coarse-to-fine driver's progress record.
+"""L-BFGS on tensors, the balancing of gradients, sums of terms, and the coarse-to-fine driver.
 
 Everything here works on any device and knows nothing of images, files or terminals.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -41,8 +41,48 @@ class Minimum:
     reason: str
 
 
+@dataclass(frozen=True)
+class WeightedSum:
+    """The objective `sum_k factor_k term_k(x)`.
+
+    Its terms are differentiated one after the other, so that only one term's intermediate results are in memory.
+    `seconds` adds up what each term costs (on a GPU: what its launches cost).
+
+    >>> total = WeightedSum({"a": lambda x: x.sum(), "b": lambda x: (x * x).sum()}, {"a": 1.0, "b": 0.5})
+    >>> total(torch.tensor([1.0, 2.0]))
+    tensor(5.5000)
+    """
+
+    terms: Mapping[str, Objective]
+    factors: Mapping[str, float]
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.terms or set(self.terms) != set(self.factors):
+            message = f"WeightedSum: `terms` has {sorted(self.terms)}, `factors` has {sorted(self.factors)}. Give each term a factor."
+            raise ArgumentError(message)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The value alone."""
+        parts = [self.factors[name] * term(x) for name, term in self.terms.items()]
+        return torch.stack(parts).sum()
+
+    def evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and the gradient, term by term."""
+        value, gradient = x.new_zeros(()), torch.zeros_like(x)
+        for name, term in self.terms.items():
+            start = time.perf_counter()
+            part, slope = value_and_gradient(term, x)
+            value = value + self.factors[name] * part
+            gradient.add_(slope, alpha=self.factors[name])
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        return value, gradient
+
+
 def value_and_gradient(objective: Objective, x: Tensor) -> tuple[Tensor, Tensor]:
     """Evaluate a scalar objective and its gradient at `x`; both are detached."""
+    if isinstance(objective, WeightedSum):
+        return objective.evaluate(x)
     point = x.detach().requires_grad_(True)
     with torch.enable_grad():
         value = objective(point)
@@ -95,8 +135,8 @@ def lbfgs(
 
     Returns
     -------
-    Minimum. Cost: one gradient and O(history size) for each iteration, rarely more than one; memory
-    `2 history + 4` copies of `x`.
+    Minimum. Cost of an iteration: one gradient, rarely more, and two passes over the history; memory
+    `2 history + 5` copies of `x`.
 
     >>> found = lbfgs(lambda x: (x - 3).square().sum(), torch.zeros(2), iterations=20)
     >>> found.x
@@ -106,21 +146,16 @@ def lbfgs(
     loss, gradient = value_and_gradient(objective, x)
     value, evaluations, reason = float(loss), 1, "iterations"
     losses = [value]
-    pairs: deque[tuple[Tensor, Tensor, float]] = deque(maxlen=history)
+    memory = _History(x, history)
     for iteration in range(iterations):
         if not float(gradient.abs().max()) > tolerance:
             reason = "gradient"
             break
-        direction = _direction(gradient, pairs)
-        slope = float((gradient * direction).sum())
-        if not slope < 0:  # rounding spoilt the history: start again from the gradient
-            pairs.clear()
-            direction = -gradient
-            slope = float((gradient * direction).sum())
-        step = 1.0 if pairs else min(1.0, 1.0 / float(gradient.abs().sum()))
+        direction, slope = memory.direction(gradient)
+        step = 1.0 if memory.pairs else min(1.0, 1.0 / float(gradient.abs().sum()))
         found = None
         for _ in range(20):
-            trial = x + step * direction
+            trial = torch.add(x, direction, alpha=step)
             trial_loss, trial_gradient = value_and_gradient(objective, trial)
             trial_value = float(trial_loss)
             evaluations += 1
@@ -131,10 +166,7 @@ def lbfgs(
         if found is None:
             reason = "line search"
             break
-        change, turn = found[0] - x, found[2] - gradient
-        curvature = float((change * turn).sum())
-        if curvature > 1e-10 * float(turn.square().sum()):
-            pairs.append((change, turn, curvature))
+        memory.add(found[0] - x, found[2] - gradient)
         fell = value - found[1]
         x, value, gradient = found
         losses.append(value)
@@ -154,17 +186,90 @@ def _shorter(step: float, value: float, slope: float, trial: float) -> float:
     return min(max(best, 0.1 * step), 0.5 * step)
 
 
-def _direction(gradient: Tensor, pairs: deque[tuple[Tensor, Tensor, float]]) -> Tensor:
-    """The two-loop recursion: `-H g`."""
-    q = -gradient
-    factors = []
-    for change, turn, curvature in reversed(pairs):
-        factor = (change * q).sum() / curvature
-        q = q - factor * turn
-        factors.append(factor)
-    if pairs:
-        _, turn, curvature = pairs[-1]
-        q = q * (curvature / turn.square().sum())
-    for (change, turn, curvature), factor in zip(pairs, reversed(factors), strict=True):
-        q = q + (factor - (turn * q).sum() / curvature) * change
-    return q
+class _History:
+    """The last pairs (step, gradient change), and the two-loop recursion on their inner products.
+
+    Every vector of the recursion is a combination of the stored vectors and the gradient. So the inner products are
+    computed in one matrix product, the recursion runs on some hundred numbers, and one more product gives the
+    direction: two passes over the memory and one wait for the device, where the plain recursion needs `4 history`.
+    """
+
+    def __init__(self, x: Tensor, history: int) -> None:
+        # Rows: steps, gradient changes, and the gradient last.
+        self.rows = torch.zeros(2 * history + 1, x.numel(), dtype=x.dtype, device=x.device)
+        self.dots = torch.zeros(2 * history + 1, 2 * history + 1, dtype=torch.float64)
+        self.history = history
+        self.pairs: list[int] = []  # slots in use, oldest first
+
+    def add(self, change: Tensor, turn: Tensor) -> None:
+        """Keep a pair, in the slot of the oldest one if all are taken, unless its curvature is not positive."""
+        m = self.history
+        free = [slot for slot in range(m) if slot not in self.pairs]
+        slot = free[0] if free else self.pairs[0]
+        new = torch.stack([change.reshape(-1), turn.reshape(-1)])
+        own = (new @ new.T).to("cpu", torch.float64)
+        if not own[0, 1] > 1e-10 * own[1, 1]:
+            return
+        if not free:
+            self.pairs.pop(0)
+        self.rows[slot], self.rows[m + slot] = new[0], new[1]
+        self.pairs.append(slot)
+        products = (self.rows @ new.T).to("cpu", torch.float64)
+        for row, column in ((slot, 0), (m + slot, 1)):
+            self.dots[row] = products[:, column]
+            self.dots[:, row] = products[:, column]
+
+    def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
+        """`-H g` and its slope `-g'Hg`, which is negative: if rounding spoils that, the history is dropped."""
+        m, last = self.history, 2 * self.history
+        self.rows[last] = gradient.reshape(-1)
+        products = (self.rows @ self.rows[last]).to("cpu", torch.float64)
+        self.dots[last], self.dots[:, last] = products, products
+        combination = torch.zeros(last + 1, dtype=torch.float64)
+        combination[last] = -1
+        factors = []
+        for slot in reversed(self.pairs):
+            factor = torch.dot(self.dots[slot], combination) / self.dots[slot, m + slot]
+            combination[m + slot] -= factor
+            factors.append(factor)
+        if self.pairs:
+            newest = self.pairs[-1]
+            combination *= self.dots[newest, m + newest] / self.dots[m + newest, m + newest]
+        for slot, factor in zip(self.pairs, reversed(factors), strict=True):
+            combination[slot] += factor - torch.dot(self.dots[m + slot], combination) / self.dots[slot, m + slot]
+        slope = float(torch.dot(self.dots[last], combination))
+        if not slope < 0:
+            self.pairs.clear()
+            return -gradient, -float(products[last])
+        return (combination.to(self.rows) @ self.rows).view_as(gradient), slope
+
+
+def coarse_to_fine(
+    problems: Iterable[Callable[[Tensor | None], tuple[Objective, Tensor]]],
+    solve: Callable[[int, Objective, Tensor], Minimum],
+) -> list[Minimum]:
+    """Minimise a row of problems, each started from the result of the one before.
+
+    Parameters
+    ----------
+    problems : iterable of callables
+        Problem `k` is called with the result of problem `k - 1` (None for the first) and returns its objective and its
+        start, e.g. the result scaled up. It is called only when its turn comes, so one level is in memory at a time.
+    solve : callable(k, objective, start) -> Minimum
+        For instance `lambda k, f, x: lbfgs(f, x, iterations=300)`. A minimum whose reason is "stopped" ends the run.
+
+    Returns
+    -------
+    The minimum of each problem that was solved.
+
+    >>> finer = lambda x: (lambda y: (y - 1).square().sum(), torch.zeros(1) if x is None else x.repeat(2))
+    >>> [m.x.tolist() for m in coarse_to_fine([finer, finer], lambda k, f, x: lbfgs(f, x, iterations=9))]
+    [[1.0], [1.0, 1.0]]
+    """
+    found: list[Minimum] = []
+    for k, problem in enumerate(problems):
+        objective, start = problem(found[-1].x if found else None)
+        found.append(solve(k, objective, start))
+        if found[-1].reason == "stopped":
+            break
+    return found

@@ -1,0 +1,42 @@
+"""From coarse to fine: which sizes there are, and how images get there."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]:
+    """Shapes from coarse to fine, each half of the next; the first has a longer side of about `coarsest`.
+
+    The last is `shape` itself, whatever its aspect ratio.
+
+    >>> level_shapes((192, 256), 32)
+    [(24, 32), (48, 64), (96, 128), (192, 256)]
+    """
+    count = 1
+    while max(shape) / 2**count >= coarsest * 0.75:
+        count += 1
+    return [fitted(shape, max(shape) / 2**k) for k in reversed(range(count))]
+
+
+def fitted(shape: tuple[int, int], longer: float) -> tuple[int, int]:
+    """The shape with a longer side of `longer` pixels and the same aspect ratio, at least 8 on each side.
+
+    >>> fitted((300, 400), 256)
+    (192, 256)
+    """
+    factor = longer / max(shape)
+    h, w = (max(8, round(side * factor)) for side in shape)
+    return h, w
+
+
+def resized(image: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Scale (h, w, c) to another shape: averaging when smaller, bicubic when larger. Cost: O(h w c)."""
+    if tuple(image.shape[:2]) == tuple(shape):
+        return image
+    smaller = shape[0] * shape[1] < image.shape[0] * image.shape[1]
+    planes = image.permute(2, 0, 1).unsqueeze(0)
+    mode = "bilinear" if smaller else "bicubic"
+    scaled = torch.nn.functional.interpolate(planes, size=tuple(shape), mode=mode, antialias=smaller)
+    return scaled[0].permute(1, 2, 0).contiguous()

@@ -1,0 +1,113 @@
+"""The random one-layer networks: who sees what, on which graph, and their Gram matrices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal import nn
+from glocal.apps.style.options import StyleOptions
+from glocal.graph import Graph
+from glocal.graphs.grid import grid_graph
+from glocal.graphs.patch import patch_graph
+from glocal.graphs.weights import PercentileGaussian, weighted
+
+_SAMPLE = 20_000  # patches that the whitening is estimated from
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """One layer `F = max(0, conv(x) + bias)` with the maker of its graph.
+
+    `side` and `dilation` describe a local network; `side` is 0 for the non-local one.
+    """
+
+    name: str
+    side: int
+    dilation: int
+    filters: Tensor
+    bias: Tensor
+
+    @property
+    def local(self) -> bool:
+        """Whether the network sees the pixel grid; else it sees the graph of similar patches."""
+        return self.side > 0
+
+    def to(self, like: Tensor) -> Network:
+        """The network in the type and on the device of `like`."""
+        return Network(self.name, self.side, self.dilation, self.filters.to(like), self.bias.to(like))
+
+
+def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Network]:
+    """Draw filters and biases independently from N(0, 1): local networks first, then the non-local one.
+
+    All are drawn whatever `options.networks` says, so that leaving one out does not change the other.
+    """
+    shapes = [(side, dilation, side * side) for side, dilation in options.filters] + [(0, 1, options.degree)]
+    drawn = []
+    for side, dilation, degree in shapes:
+        layer = nn.init.standard_normal(nn.GraphConv(3, options.maps, degree).double(), generator)
+        assert layer.bias is not None
+        name = f"local {side}x{side}" + (f" dilation {dilation}" if dilation > 1 else "") if side else "nonlocal"
+        drawn.append(Network(name, side, dilation, layer.filters.detach(), layer.bias.detach()))
+    wanted = {"both": (True, False), "local": (True,), "nonlocal": (False,)}[options.networks]
+    return [network for network in drawn if network.local in wanted]
+
+
+def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
+    """The non-local graph of an image (h, w, 3) in Lab (L from 0 to 100), with the weights of section 3 and equation 8.
+
+    Small images have fewer pixels than `degree`; their neighbours are repeated with weight 0.
+    """
+    graph = patch_graph(lab, k=options.degree, patch=options.patch, coords=1.0)
+    return weighted(graph, PercentileGaussian())
+
+
+def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | None) -> Graph:
+    """The graph that `network` sees on an image of this shape."""
+    if network.local:
+        device = network.filters.device
+        return grid_graph(shape, size=network.side, dilation=network.dilation, device=device)
+    assert nonlocal_graph is not None
+    return nonlocal_graph
+
+
+def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
+    """`F'F / n`, or `F' diag(share) F / sum(share)` for a part of the image: x (n, 3) -> (m, m). Differentiable.
+
+    Divided by the size, so that a photo and a painting of different sizes can be compared.
+    """
+    if share is None:
+        return nn.functional.gram(x, graph, network.filters, network.bias) / graph.num_vertices
+    maps = torch.relu(nn.functional.graph_conv(x, graph, network.filters) + network.bias)
+    return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
+
+
+def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: float) -> Network:
+    """Draw the filters anew from N(0, C^-amount), `C` the covariance of the paintings' patches as the network sees them.
+
+    With `amount = 1` fine strokes count as much as broad areas, which have most of a painting's variance. Directions
+    with less than 1e-4 of the largest variance are treated as if they had that much: they are noise.
+    """
+    if amount == 0:
+        return network
+    rows = []
+    for x, graph in paintings:
+        step = max(1, graph.num_vertices // _SAMPLE)
+        some = torch.arange(0, graph.num_vertices, step, device=x.device)
+        patches = x[graph.neighbors[some].long()]
+        if graph.weights is not None:
+            patches = patches * graph.weights[some].to(x.dtype).unsqueeze(-1)
+        rows.append(patches.reshape(len(some), -1).to("cpu", torch.float64))
+    every = torch.cat(rows)
+    values, vectors = torch.linalg.eigh(torch.cov(every.T))
+    scale = values.clamp(min=1e-4 * float(values[-1])).pow(-amount / 2)
+    flat = network.filters.reshape(len(scale), -1)
+    drawn = (vectors * scale) @ vectors.T @ flat.to("cpu", torch.float64)
+    # Responses to the painting get the variance 1 that the biases have.
+    spread = (every - every.mean(0)) @ drawn
+    drawn = drawn / spread.std(0).clamp(min=1e-12)
+    filters = drawn.view(network.filters.shape).to(flat)
+    return Network(network.name, network.side, network.dilation, filters, network.bias)

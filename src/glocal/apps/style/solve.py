@@ -1,0 +1,229 @@
+"""The core: Lab images in, a Lab image out. It knows neither files nor terminals.
+
+For each level from coarse to fine, equation 10 is set up (the painting's Gram matrices, the photo's graph) and
+minimised from the scaled-up result of the level before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from glocal.apps.style.levels import fitted, level_shapes, resized
+from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
+from glocal.apps.style.options import StyleOptions
+from glocal.apps.style.colors import matched
+from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
+from glocal.graph import Graph
+from glocal.optimize import Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
+
+_REPORT_SECONDS = 0.4  # at most so often is the caller told
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Where a run stood: the level (from 0), the iterations done there, and the image in Lab."""
+
+    level: int
+    iteration: int
+    lab: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is transferred: images (h, w, 3) in Lab with L from 0 to 100, all of one type and on one device.
+
+    weights : one for each painting, their sum 1.
+    shares : pairs (share of the photo (h, w), shares of each painting), values in [0, 1]; empty for the whole.
+    start : the image to start from, or None for noise.
+    """
+
+    photo: Tensor
+    paintings: tuple[Tensor, ...]
+    weights: tuple[float, ...] = (1.0,)
+    shares: tuple[tuple[Tensor, tuple[Tensor, ...]], ...] = ()
+    start: Tensor | None = None
+    checkpoint: Checkpoint | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The image in Lab, the losses of each level, the seconds of each phase, and whether the caller stopped the run."""
+
+    lab: Tensor
+    losses: tuple[tuple[float, ...], ...]
+    phases: dict[str, float]
+    stopped: bool
+
+
+@dataclass(eq=False)
+class _Run:
+    """What the levels of one run have in common."""
+
+    task: Task
+    options: StyleOptions
+    callback: Callable[[Progress], bool | None] | None
+    generator: torch.Generator
+    networks: list[Network]
+    frame: ColorFrame
+    shapes: list[tuple[int, int]]
+    phases: dict[str, float] = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def phase(self, name: str):  # type: ignore[no-untyped-def]
+        """Add the time of a block to a phase."""
+        start = time.perf_counter()
+        yield
+        self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+    def iterations(self, level: int) -> int:
+        """The iterations of a level."""
+        return max(1, round(self.options.iterations * self.options.ease**level)) if self.options.iterations else 0
+
+
+def solve(
+    task: Task, options: StyleOptions, callback: Callable[[Progress], bool | None] | None = None
+) -> Solution:
+    """Transfer the style of the paintings to the photo, at the photo's own size.
+
+    `callback` gets a `Progress` with the current image in Lab a few times a second; returning True stops the run.
+    Cost of an iteration at n pixels: O(n m (d c + m)) for each network of m maps and degree d.
+    """
+    generator = torch.Generator().manual_seed(options.seed)
+    networks = [network.to(task.photo) for network in draw_networks(options, generator)]
+    h, w = task.photo.shape[:2]
+    frame = color_frame([p / 100 for p in task.paintings], list(task.weights), options.colors)
+    run = _Run(task, options, callback, generator, networks, frame, level_shapes((h, w), options.coarsest))
+    first = task.checkpoint.level if task.checkpoint else 0
+    problems = [partial(_problem, run, level) for level in range(first, len(run.shapes))]
+    found = coarse_to_fine(problems, lambda k, objective, start: _minimise(run, first + k, objective, start))
+    level = first + len(found) - 1
+    lab = frame.back(found[-1].x).view(*run.shapes[level], 3) * 100
+    stopped = found[-1].reason == "stopped"
+    return Solution(resized(lab, (h, w)), tuple(m.losses for m in found), run.phases, stopped)
+
+
+def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[Objective, Tensor]:
+    """Equation 10 at one level, and where to start."""
+    shape = run.shapes[level]
+    options, task = run.options, run.task
+    photo = resized(task.photo, shape)
+    start = _start(run, level, previous)
+    with run.phase("graph"):
+        needed = options.anchor > 0 or options.networks != "local"
+        graph = photo_graph(photo, options) if needed else None
+    grams = _gram_distances(run, shape, graph)
+    terms: dict[str, Objective] = dict(grams)
+    if options.balance == "gradient":
+        with run.phase("balance"):
+            factors = balance(terms, start)
+        tv = options.tv
+    else:
+        norms = {name: float(term.target.square().sum()) for name, term in grams.items()}
+        factors = {name: 1 / (max(norm, 1e-30) * len(grams)) for name, norm in norms.items()}
+        tv = options.tv / len(start)
+    if options.tv > 0:
+        terms["tv"], factors["tv"] = TotalVariation(shape, run.frame), tv
+    if options.anchor > 0:
+        assert graph is not None
+        target = _toned(photo, task) / 100
+        channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
+        anchor = Anchor(graph, target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
+        weight = options.anchor * options.anchor_ease**level
+        if options.balance == "gradient":
+            scale = balance({"anchor": anchor}, start)["anchor"]
+        else:
+            scale = 1 / max(float(target[..., 0].var()), 1e-4)
+        terms["anchor"], factors["anchor"] = anchor, weight * scale
+    return WeightedSum(terms, factors, run.phases), start
+
+
+def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> dict[str, GramDistance]:
+    """One distance for each network and each pair of regions, its target measured on the paintings."""
+    task, options = run.task, run.options
+    paintings = [resized(p, _painting_shape(p, shape, options.style_scale)) for p in task.paintings]
+    with run.phase("graph"):
+        theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
+    seen = [run.frame.seen(p.reshape(-1, 3) / 100) for p in paintings]
+    pairs = [
+        (_share(mine, shape), [_share(s, tuple(p.shape[:2])) for s, p in zip(others, paintings, strict=True)])
+        for mine, others in task.shares
+    ]
+    distances = {}
+    with run.phase("painting"):
+        for network in run.networks:
+            views = [
+                (x, graph_for(network, tuple(p.shape[:2]), g))
+                for x, p, g in zip(seen, paintings, theirs, strict=True)
+            ]
+            network = whitened(network, views, options.whiten)  # noqa: PLW2901
+            own = graph_for(network, shape, graph)
+            for region, (mine, others) in enumerate(pairs or [(None, [None] * len(views))]):
+                target = torch.zeros_like(network.bias).unsqueeze(1) * network.bias
+                for weight, (x, g), share in zip(task.weights, views, others, strict=True):
+                    target = target + weight * mean_gram(x, g, network, share)
+                name = network.name + (f" region {region}" if pairs else "")
+                distances[name] = GramDistance(network, own, target, mine)
+    return distances
+
+
+def _painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Its size at a level: the photo's longer side times the scale, but never larger than the painting itself."""
+    h, w = painting.shape[:2]
+    return fitted((h, w), min(max(shape) * scale, max(h, w)))
+
+
+def _share(share: Tensor, shape: tuple[int, int]) -> Tensor:
+    return resized(share.unsqueeze(-1), shape).reshape(-1).clamp(min=0)
+
+
+def _toned(photo: Tensor, task: Task) -> Tensor:
+    """The photo with the paintings' mean and spread of luminance, and their mean and covariance of a and b, in Lab."""
+    light = matched(photo[..., :1], [p[..., :1] for p in task.paintings], task.weights)
+    return torch.cat([light, matched(photo[..., 1:], [p[..., 1:] for p in task.paintings], task.weights)], -1)
+
+
+def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
+    """The result of the level before, the checkpoint, the image the caller gave, or noise; as the networks see it."""
+    shape, task = run.shapes[level], run.task
+    if previous is not None:
+        return resized(previous.view(*run.shapes[level - 1], 3), shape).view(-1, 3)
+    given = task.checkpoint.lab if task.checkpoint else task.start
+    if given is not None:
+        return run.frame.seen(resized(given.to(task.photo), shape).reshape(-1, 3) / 100)
+    noise = torch.randn(shape[0] * shape[1], 3, generator=run.generator, dtype=torch.float64).to(task.photo)
+    flat = task.paintings[0].reshape(-1, 3) / 100
+    return run.frame.seen(flat.mean(0) + noise * flat.std(0))
+
+
+def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Minimum:
+    """L-BFGS at one level, with reports to the caller."""
+    done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
+    total = run.iterations(level)
+    began = told = time.perf_counter()
+
+    def report(iteration: int, loss: float, z: Tensor) -> bool | None:
+        nonlocal told
+        now = time.perf_counter()
+        if run.callback is None or (now - told < _REPORT_SECONDS and iteration < total - done):
+            return None
+        told = now
+        pace = (now - began) / iteration
+        sizes = [h * w for h, w in run.shapes]
+        later = sum(run.iterations(k) * sizes[k] / sizes[level] for k in range(level + 1, len(sizes)))
+        image = run.frame.back(z).view(*run.shapes[level], 3) * 100
+        left = pace * (total - done - iteration + later)
+        return run.callback(
+            Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image)
+        )
+
+    with run.phase("optimise"):
+        found = lbfgs(objective, start, iterations=max(0, total - done), callback=report)
+    return replace(found, x=found.x)

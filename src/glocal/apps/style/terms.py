@@ -1,0 +1,97 @@
+"""The terms of the objective. Each is called with the image (n, 3) and returns a number to be made small."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from glocal.apps.style.networks import Network, mean_gram
+from glocal.graph import Graph
+from glocal.nn.functional import shared_conv
+
+
+@dataclass(frozen=True, eq=False)
+class ColorFrame:
+    """An affine change of colours `z = (x - mean) whiten`, undone by `x = z color + mean`; x is Lab / 100."""
+
+    mean: Tensor
+    whiten: Tensor
+    color: Tensor
+
+    def seen(self, x: Tensor) -> Tensor:
+        """From Lab / 100 to what the networks see."""
+        return (x - self.mean) @ self.whiten
+
+    def back(self, z: Tensor) -> Tensor:
+        """From what the networks see to Lab / 100."""
+        return z @ self.color + self.mean
+
+
+def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> ColorFrame:
+    """The frame of the paintings (each (..., 3), Lab / 100): "plain", "centred" or "white" (unit covariance)."""
+    flat = [p.reshape(-1, 3).double() for p in paintings]
+    like = paintings[0]
+    mean = sum((w * p.mean(0) for w, p in zip(weights, flat, strict=True)), torch.zeros(3).to(flat[0]))
+    one = torch.eye(3, dtype=like.dtype, device=like.device)
+    if kind == "plain":
+        return ColorFrame(torch.zeros_like(mean).to(like), one, one)
+    if kind == "centred":
+        return ColorFrame(mean.to(like), one, one)
+    second = sum((w * (p.T @ p) / len(p) for w, p in zip(weights, flat, strict=True)), torch.zeros(3, 3).to(flat[0]))
+    values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
+    spread = values.clamp(min=1e-4).sqrt()  # a gray painting has no colour variance to divide by
+    whiten, color = (vectors / spread) @ vectors.T, (vectors * spread) @ vectors.T
+    return ColorFrame(mean.to(like), whiten.to(like), color.to(like))
+
+
+@dataclass(frozen=True, eq=False)
+class GramDistance:
+    """`|F'F / n - target|^2`, where `F` is what `network` sees on `graph` (equation 10)."""
+
+    network: Network
+    graph: Graph
+    target: Tensor
+    share: Tensor | None = None
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """z (n, 3), as the networks see it."""
+        return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
+
+
+@dataclass(frozen=True, eq=False)
+class TotalVariation:
+    """`sum |x_i - x_j|` over adjacent pixels and the three channels of Lab / 100."""
+
+    shape: tuple[int, int]
+    frame: ColorFrame
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """z (n, 3), as the networks see it."""
+        image = (z @ self.frame.color).view(*self.shape, 3)
+        return (image[1:] - image[:-1]).abs().sum() + (image[:, 1:] - image[:, :-1]).abs().sum()
+
+
+@dataclass(frozen=True, eq=False)
+class Anchor:
+    """`mean |(A^reach (x - target)) * channels|^2`: averages over similar pixels of the photo follow `target`.
+
+    `A` averages over the pixels of the photo that look most alike. Strokes inside an area average out and are free;
+    edges of the photo separate the averages and are kept. `target` (n, 3) is Lab / 100 and `channels` (3,) weighs
+    luminance against colour.
+    """
+
+    graph: Graph
+    target: Tensor
+    channels: Tensor
+    frame: ColorFrame
+    reach: int = 1
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """z (n, 3), as the networks see it."""
+        away = (self.frame.back(z) - self.target) * self.channels
+        taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=z.dtype, device=z.device)
+        for _ in range(self.reach):
+            away = shared_conv(away, self.graph, taps)
+        return away.square().sum() / len(z)
