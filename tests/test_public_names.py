@@ -7,7 +7,7 @@ import glocal
 
 PROMISED = {
     "Graph", "GlocalError", "block_diagonal", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph", "recolor",
-    "testing", "weights", "__version__",
+    "stylize", "testing", "weights", "__version__",
 }  # fmt: skip
 LAYERS = {
     "BiasedReLU",

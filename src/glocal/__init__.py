@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glocal import nn as nn
     from glocal.apps.color.recolor import recolor as recolor
+    from glocal.apps.style.transfer import stylize as stylize
     from glocal.errors import GlocalError as GlocalError
     from glocal.graph import Graph as Graph
     from glocal.graphs import weights as weights
@@ -30,6 +31,7 @@ _HOMES = {
     "optimize": "glocal.optimize",
     "patch_graph": "glocal.graphs.patch:patch_graph",
     "recolor": "glocal.apps.color.recolor:recolor",
+    "stylize": "glocal.apps.style.transfer:stylize",
     "testing": "glocal.testing",
     "weights": "glocal.graphs.weights",
 }

@@ -115,19 +115,23 @@ def lbfgs(
     *,
     iterations: int,
     history: int = 10,
+    first: float | None = None,
     tolerance: float = 0.0,
     callback: Callable[[int, float, Tensor], bool | None] | None = None,
 ) -> Minimum:
     """Minimise `objective` from `x` by limited-memory BFGS with a backtracking line search (Armijo).
 
-    Steps follow `-H g`, where `H` is built from the last `history` pairs of steps and gradient changes; the first
-    step has length `min(1, 1 / |g|_1)`. A pair is kept only if its curvature is positive, so every direction descends.
+    Steps follow `-H g`, where `H` is built from the last `history` pairs of steps and gradient changes.
+    A pair is kept only if its curvature is positive, so every direction descends.
     A step is halved (by a safeguarded quadratic fit) until the loss falls by 1e-4 of what the slope promises.
 
     Parameters
     ----------
     iterations : int
         At most so many steps.
+    first : float or None
+        The largest entry of the first step, before the line search. None makes its length `min(1, 1 / |g|_1)`, which is
+        safe for any scale; where the scale of `x` is known, a longer step (a per cent of it) loses less to rounding.
     tolerance : float
         Stop when the largest gradient entry is below it, or a step changes the loss by less than this fraction.
     callback : callable(iteration, loss, x) or None
@@ -152,7 +156,7 @@ def lbfgs(
             reason = "gradient"
             break
         direction, slope = memory.direction(gradient)
-        step = 1.0 if memory.pairs else min(1.0, 1.0 / float(gradient.abs().sum()))
+        step = 1.0 if memory.pairs else _first_step(gradient, first)
         found = None
         for _ in range(20):
             trial = torch.add(x, direction, alpha=step)
@@ -177,6 +181,12 @@ def lbfgs(
             reason = "loss"
             break
     return Minimum(x, tuple(losses), evaluations, reason)
+
+
+def _first_step(gradient: Tensor, first: float | None) -> float:
+    if first is None:
+        return min(1.0, 1.0 / float(gradient.abs().sum()))
+    return first / float(gradient.abs().max())
 
 
 def _shorter(step: float, value: float, slope: float, trial: float) -> float:

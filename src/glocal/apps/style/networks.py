@@ -59,10 +59,23 @@ def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Net
 def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
     """The non-local graph of an image (h, w, 3) in Lab (L from 0 to 100), with the weights of section 3 and equation 8.
 
-    Small images have fewer pixels than `degree`; their neighbours are repeated with weight 0.
+    Neighbours are found in float32. For a float64 image they are ordered again by distances in float64, so that a run
+    in float64 has no float32 in its weights.
     """
     graph = patch_graph(lab, k=options.degree, patch=options.patch, coords=1.0)
+    if lab.dtype == torch.float64:
+        distances = _distances(lab, graph.neighbors.long(), options.patch)
+        order = torch.cat([distances[:, :1] - 1, distances[:, 1:]], 1).argsort(dim=1, stable=True)
+        graph = Graph(graph.neighbors.gather(1, order), None, distances.gather(1, order))
     return weighted(graph, PercentileGaussian())
+
+
+def _distances(lab: Tensor, neighbors: Tensor, patch: int) -> Tensor:
+    h, w, _ = lab.shape
+    cells = lab.reshape(-1, 3)[grid_graph((h, w), size=patch, device=lab.device).neighbors.long()].flatten(1)
+    places = torch.arange(h * w, device=lab.device)
+    features = torch.cat([cells, torch.stack([places // w, places % w], 1).to(lab)], 1)
+    return torch.stack([(features - features[column]).square().sum(1).sqrt() for column in neighbors.T], 1)
 
 
 def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | None) -> Graph:
@@ -79,9 +92,9 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
 
     Divided by the size, so that a photo and a painting of different sizes can be compared.
     """
-    if share is None:
-        return nn.functional.gram(x, graph, network.filters, network.bias) / graph.num_vertices
     maps = torch.relu(nn.functional.graph_conv(x, graph, network.filters) + network.bias)
+    if share is None:
+        return maps.T @ maps / graph.num_vertices
     return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
 
 

@@ -78,7 +78,9 @@ class StyleOptions:
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
-                message = f"stylize: `{name}` (={getattr(self, name)!r}) is unknown. Choose one of {', '.join(allowed)}."
+                message = (
+                    f"stylize: `{name}` (={getattr(self, name)!r}) is unknown. Choose one of {', '.join(allowed)}."
+                )
                 raise ArgumentError(message)
         if self.size != "keep":
             _check_number("size", self.size, 8, 65536, whole=True)
@@ -109,7 +111,9 @@ def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool
     kinds = (int,) if whole else (int, float)
     if isinstance(value, bool) or not isinstance(value, kinds) or not isfinite(value) or not low <= value <= high:
         kind = "a whole number" if whole else "a number"
-        message = f"stylize: `{name}` (={value!r}) must be {kind} from {low:g} to {high:g}. Leave it out for the preset's."
+        message = (
+            f"stylize: `{name}` (={value!r}) must be {kind} from {low:g} to {high:g}. Leave it out for the preset's."
+        )
         raise ArgumentError(message)
 
 

@@ -7,22 +7,23 @@ minimised from the scaled-up result of the level before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from glocal.apps.style.colors import matched
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
 from glocal.apps.style.options import StyleOptions
-from glocal.apps.style.colors import matched
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
 from glocal.optimize import Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
+_FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
 
@@ -77,7 +78,7 @@ class _Run:
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def phase(self, name: str):  # type: ignore[no-untyped-def]
+    def phase(self, name: str) -> Iterator[None]:
         """Add the time of a block to a phase."""
         start = time.perf_counter()
         yield
@@ -88,9 +89,7 @@ class _Run:
         return max(1, round(self.options.iterations * self.options.ease**level)) if self.options.iterations else 0
 
 
-def solve(
-    task: Task, options: StyleOptions, callback: Callable[[Progress], bool | None] | None = None
-) -> Solution:
+def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool | None] | None = None) -> Solution:
     """Transfer the style of the paintings to the photo, at the photo's own size.
 
     `callback` gets a `Progress` with the current image in Lab a few times a second; returning True stops the run.
@@ -137,10 +136,8 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[Objective,
         channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
         anchor = Anchor(graph, target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
         weight = options.anchor * options.anchor_ease**level
-        if options.balance == "gradient":
-            scale = balance({"anchor": anchor}, start)["anchor"]
-        else:
-            scale = 1 / max(float(target[..., 0].var()), 1e-4)
+        fixed = 1 / max(float(target[..., 0].var()), 1e-4)
+        scale = balance({"anchor": anchor}, start)["anchor"] if options.balance == "gradient" else fixed
         terms["anchor"], factors["anchor"] = anchor, weight * scale
     return WeightedSum(terms, factors, run.phases), start
 
@@ -149,27 +146,26 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     """One distance for each network and each pair of regions, its target measured on the paintings."""
     task, options = run.task, run.options
     paintings = [resized(p, _painting_shape(p, shape, options.style_scale)) for p in task.paintings]
+    sizes = [(p.shape[0], p.shape[1]) for p in paintings]
     with run.phase("graph"):
         theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
     seen = [run.frame.seen(p.reshape(-1, 3) / 100) for p in paintings]
-    pairs = [
-        (_share(mine, shape), [_share(s, tuple(p.shape[:2])) for s, p in zip(others, paintings, strict=True)])
-        for mine, others in task.shares
-    ]
+    regions: list[tuple[Tensor | None, list[Tensor | None]]] = [(None, [None] * len(paintings))]
+    if task.shares:
+        regions = [
+            (_share(mine, shape), [_share(s, size) for s, size in zip(others, sizes, strict=True)])
+            for mine, others in task.shares
+        ]
     distances = {}
     with run.phase("painting"):
-        for network in run.networks:
-            views = [
-                (x, graph_for(network, tuple(p.shape[:2]), g))
-                for x, p, g in zip(seen, paintings, theirs, strict=True)
-            ]
-            network = whitened(network, views, options.whiten)  # noqa: PLW2901
+        for drawn in run.networks:
+            graphs = [graph_for(drawn, size, g) for size, g in zip(sizes, theirs, strict=True)]
+            network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten)
             own = graph_for(network, shape, graph)
-            for region, (mine, others) in enumerate(pairs or [(None, [None] * len(views))]):
-                target = torch.zeros_like(network.bias).unsqueeze(1) * network.bias
-                for weight, (x, g), share in zip(task.weights, views, others, strict=True):
-                    target = target + weight * mean_gram(x, g, network, share)
-                name = network.name + (f" region {region}" if pairs else "")
+            for number, (mine, others) in enumerate(regions):
+                grams = [mean_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
+                target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
+                name = network.name + (f" region {number + 1}" if task.shares else "")
                 distances[name] = GramDistance(network, own, target, mine)
     return distances
 
@@ -220,10 +216,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         later = sum(run.iterations(k) * sizes[k] / sizes[level] for k in range(level + 1, len(sizes)))
         image = run.frame.back(z).view(*run.shapes[level], 3) * 100
         left = pace * (total - done - iteration + later)
-        return run.callback(
-            Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image)
-        )
+        return run.callback(Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image))
 
     with run.phase("optimise"):
-        found = lbfgs(objective, start, iterations=max(0, total - done), callback=report)
-    return replace(found, x=found.x)
+        return lbfgs(objective, start, iterations=max(0, total - done), first=_FIRST_STEP, callback=report)

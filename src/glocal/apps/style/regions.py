@@ -1,0 +1,101 @@
+"""Masks: which part of the photo takes which part of the painting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.apps.style.levels import resized
+from glocal.errors import ArgumentError, InputError
+from glocal.files.picture import picture_from
+from glocal.files.profiles import to_srgb
+
+Shares = tuple[tuple[Tensor, tuple[Tensor, ...]], ...]
+
+_LEAST = 0.005  # a region below this fraction of a picture is too small for statistics
+
+
+def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+    """Weights of `count` paintings, scaled to the sum 1; None means equal weights.
+
+    >>> check_weights([3, 1], 2)
+    (0.75, 0.25)
+    """
+    if count == 0:
+        message = "stylize: there is no painting. Give at least one."
+        raise ArgumentError(message)
+    if weights is None:
+        return (1 / count,) * count
+    if len(weights) != count:
+        message = f"stylize: `weights` (={list(weights)}) has {len(weights)} numbers for {count} painting(s). Give one for each."
+        raise ArgumentError(message)
+    if not all(0 <= w < float("inf") for w in weights) or sum(weights) == 0:
+        message = f"stylize: `weights` (={list(weights)}) must be positive numbers. Use 1 for each to mix equally."
+        raise ArgumentError(message)
+    return tuple(w / sum(weights) for w in weights)
+
+
+def share_of(mask: Any, kind: Tensor) -> Tensor:
+    """A mask as values in [0, 1], (h, w): the luma of an image or path, or an array."""
+    pixels = to_srgb(picture_from(np.asarray(mask) if isinstance(mask, Tensor) else mask))
+    luma = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
+    return torch.from_numpy(np.ascontiguousarray(luma)).to(kind)
+
+
+def region_shares(
+    regions: Sequence[tuple[Any, Any]],
+    cover: Tensor | None,
+    shape: tuple[int, int],
+    painting_shapes: list[tuple[int, int]],
+    kind: Tensor,
+) -> Shares:
+    """Shares (h, w) of the photo and of each painting for each region, at full size.
+
+    What no region covers is one more region, paired with what is left of the paintings (all of them, if nothing is).
+    `cover` (h, w, 1) is the mask: statistics are taken inside it only. Without regions and mask there are no shares.
+    """
+    pairs = [_pair(number, mine, theirs, shape, painting_shapes, kind) for number, (mine, theirs) in enumerate(regions)]
+    if not pairs and cover is None:
+        return ()
+    rest = (1 - sum((mine for mine, _ in pairs), torch.zeros(shape).to(kind))).clamp(0, 1)
+    if float(rest.mean()) >= _LEAST:
+        left = []
+        for p, size in enumerate(painting_shapes):
+            other = (1 - sum((theirs[p] for _, theirs in pairs), torch.zeros(size).to(kind))).clamp(0, 1)
+            left.append(other if float(other.mean()) >= _LEAST else torch.ones(size).to(kind))
+        pairs.append((rest, tuple(left)))
+    if cover is not None:
+        pairs = [(mine * cover[..., 0], theirs) for mine, theirs in pairs]
+        pairs = [(mine, theirs) for mine, theirs in pairs if float(mine.mean()) >= _LEAST]
+        if not pairs:
+            message = "stylize: `mask` is black (almost) everywhere, so nothing would change. Paint white what shall be stylised."
+            raise InputError(message)
+    return tuple(pairs)
+
+
+def _pair(
+    number: int, mine: Any, theirs: Any, shape: tuple[int, int], painting_shapes: list[tuple[int, int]], kind: Tensor
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    others = list(theirs) if isinstance(theirs, (list, tuple)) else [theirs] * len(painting_shapes)
+    if len(others) != len(painting_shapes):
+        message = (
+            f"stylize: region {number + 1} has {len(others)} painting masks for {len(painting_shapes)} painting(s). "
+            "Give one for each."
+        )
+        raise ArgumentError(message)
+    shares = [
+        resized(share_of(m, kind).unsqueeze(-1), s)[..., 0].clamp(0, 1)
+        for m, s in zip([mine, *others], [shape, *painting_shapes], strict=True)
+    ]
+    for name, share in zip(["photo", *["painting"] * len(others)], shares, strict=True):
+        if float(share.mean()) < _LEAST:
+            message = (
+                f"stylize: the {name} mask of region {number + 1} is black (almost) everywhere. "
+                "Paint white the part that is meant."
+            )
+            raise InputError(message)
+    return shares[0], tuple(shares[1:])

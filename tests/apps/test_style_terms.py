@@ -1,0 +1,187 @@
+"""Loss terms, networks and graph statistics against values computed by hand on tiny images."""
+
+import math
+
+import pytest
+import torch
+
+from glocal import grid_graph
+from glocal.apps.style import solve as core
+from glocal.apps.style.colors import matched, moments
+from glocal.apps.style.levels import fitted, level_shapes, resized
+from glocal.apps.style.networks import Network, draw_networks, mean_gram, photo_graph, whitened
+from glocal.apps.style.options import style_options
+from glocal.apps.style.solve import Task, solve
+from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
+from glocal.graph import Graph
+from glocal.optimize import balance, value_and_gradient
+
+PLAIN = ColorFrame(torch.zeros(3), torch.eye(3), torch.eye(3))
+
+
+def noise(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def tiny_network():
+    filters = torch.zeros(2, 3, 2)
+    filters[0, 0, 0], filters[1, 1, 1] = 1, -1  # map 0: the vertex's own L; map 1: minus the neighbour's a
+    return Network("tiny", 0, 1, filters, torch.tensor([0.0, 1.0]))
+
+
+def test_gram_distance_by_hand():
+    graph = Graph(torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1.0, 2.0], [1.0, 0.5]]))
+    x = torch.tensor([[1.0, 0.25, 0], [-1.0, 0.5, 0]])
+    # F = relu([[1, 1 - 2 * 0.5], [-1, 1 - 0.5 * 0.25]]) = [[1, 0], [0, 0.875]]
+    expected = torch.tensor([[0.5, 0], [0, 0.875**2 / 2]])
+    torch.testing.assert_close(mean_gram(x, graph, tiny_network()), expected)
+    distance = GramDistance(tiny_network(), graph, torch.eye(2))(x)
+    assert float(distance) == pytest.approx(0.5**2 + (1 - 0.875**2 / 2) ** 2)
+    share = torch.tensor([1.0, 3.0])
+    torch.testing.assert_close(
+        mean_gram(x, graph, tiny_network(), share), torch.tensor([[0.25, 0], [0, 0.75 * 0.875**2]])
+    )
+
+
+def test_total_variation_by_hand():
+    x = torch.tensor([[0.0, 0, 0], [1.0, 0, 0], [0.0, 2.0, 0], [0.0, 0, -3.0]])
+    # down: |0-0|+2 and 1+3; across: 1 and 2+3
+    assert float(TotalVariation((2, 2), PLAIN)(x)) == 2 + 4 + 1 + 5
+
+
+def test_anchor_compares_averages_over_the_graph():
+    graph = Graph(torch.tensor([[0, 1], [1, 0], [2, 2]]), torch.ones(3, 2))
+    target = torch.zeros(3, 3)
+    channels = torch.tensor([1.0, 0.0, 0.0])
+    strokes = torch.tensor([[1.0, 9, 9], [-1.0, 9, 9], [0.0, 9, 9]])  # cancel inside the area of similar pixels
+    assert float(Anchor(graph, target, channels, PLAIN)(strokes)) == 0
+    lighter = torch.tensor([[1.0, 0, 0], [1.0, 0, 0], [0.5, 0, 0]])
+    assert float(Anchor(graph, target, channels, PLAIN)(lighter)) == pytest.approx((1 + 1 + 0.25) / 3)
+
+
+def test_graph_statistics_by_hand():
+    lab = noise(9, 7, 3, seed=4) * 100
+    graph = photo_graph(lab, style_options("paper", {"degree": 5}))
+    distances = graph.distances.reshape(-1).sort().values.tolist()
+
+    def percentile(q):
+        place = (len(distances) - 1) * q
+        low = math.floor(place)
+        return distances[low] + (distances[low + 1] - distances[low]) * (place - low)
+
+    cap, sigma = percentile(0.80), percentile(0.75)
+    for i in (0, 30):
+        raw = [math.exp(-(min(float(d), cap) ** 2) / sigma**2) for d in graph.distances[i]]
+        expected = [5 * w / sum(raw) for w in raw]
+        assert graph.weights[i].tolist() == pytest.approx(expected, rel=1e-5)
+    # The feature: 27 Lab values of the 3x3 patch and 2 coordinates.
+    i, j = 24, int(graph.neighbors[24, 1])
+    places = [(p // 7, p % 7) for p in (i, j)]
+    patches = [lab[y - 1 : y + 2, x - 1 : x + 2] for y, x in places]
+    if all(p.shape == (3, 3, 3) for p in patches):
+        squared = float((patches[0] - patches[1]).square().sum()) + sum(
+            (a - b) ** 2 for a, b in zip(*places, strict=True)
+        )
+        assert float(graph.distances[24, 1]) == pytest.approx(math.sqrt(squared), rel=1e-5)
+
+
+def test_the_largest_gradient_of_each_network_is_one_at_the_start(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(core, "lbfgs", lambda objective, x, **_: _stop(seen, objective, x))
+    solve(Task(noise(16, 16, 3) * 100, (noise(16, 16, 3, seed=1) * 100,)), style_options("paper", {"coarsest": 16}))
+    total, x = seen["objective"], seen["x"]
+    assert list(total.terms) == ["local 5x5", "nonlocal", "tv"]
+    for name in ("local 5x5", "nonlocal"):
+        _, gradient = value_and_gradient(total.terms[name], x)
+        assert float(gradient.abs().max()) * total.factors[name] == pytest.approx(1, rel=1e-5)
+    assert total.factors["tv"] == 0.01
+
+
+def _stop(seen, objective, x):
+    seen.update(objective=objective, x=x)
+    from glocal.optimize import Minimum
+
+    return Minimum(x, (0.0,), 0, "stopped")
+
+
+def test_the_photos_graph_is_used_not_the_paintings(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(core, "lbfgs", lambda objective, x, **_: _stop(seen, objective, x))
+    photo, painting = noise(12, 16, 3) * 100, noise(12, 16, 3, seed=1) * 100
+    options = style_options("paper", {"coarsest": 16, "size": 16})
+    solve(Task(photo, (painting,)), options)
+    term = seen["objective"].terms["nonlocal"]
+    mine, theirs = photo_graph(photo, options), photo_graph(painting, options)
+    assert torch.equal(term.graph.neighbors, mine.neighbors)
+    assert not torch.equal(term.graph.neighbors, theirs.neighbors)
+    # ... and the target was measured on the painting's own graph.
+    expected = mean_gram(painting.reshape(-1, 3) / 100, theirs, term.network)
+    torch.testing.assert_close(term.target, expected)
+    # Exchanged graphs would give another loss: the test can fail.
+    exchanged = GramDistance(term.network, theirs, term.target)
+    assert float(exchanged(seen["x"])) != pytest.approx(float(term(seen["x"])), rel=1e-3)
+
+
+def test_networks_are_the_papers_and_do_not_depend_on_each_other():
+    both = draw_networks(style_options("paper", {}), torch.Generator().manual_seed(0))
+    assert [tuple(n.filters.shape) for n in both] == [(25, 3, 50), (25, 3, 50)]
+    assert sum(n.filters.numel() for n in both) == 7500
+    assert sum(n.bias.numel() for n in both) == 100
+    alone = draw_networks(style_options("paper", {"networks": "nonlocal"}), torch.Generator().manual_seed(0))
+    assert len(alone) == 1
+    assert torch.equal(alone[0].filters, both[1].filters)
+
+
+def test_whitened_filters_see_equal_variance_in_all_directions():
+    smooth = torch.nn.functional.interpolate(noise(1, 3, 6, 6), size=(40, 40), mode="bilinear")[0].permute(1, 2, 0)
+    x = (smooth + 0.1 * noise(40, 40, 3, seed=3)).reshape(-1, 3).contiguous()
+    graph = grid_graph((40, 40), size=3)
+    network = draw_networks(
+        style_options("paper", {"filters": ((3, 1),), "maps": 400}), torch.Generator().manual_seed(1)
+    )[0]
+    drawn = whitened(network.to(x), [(x, graph)], 1.0)
+    patches = x[graph.neighbors.long()].flatten(1)
+    filters = drawn.filters.reshape(27, -1)
+    assert torch.allclose((patches @ filters).std(0), torch.ones(400), rtol=0.05)
+    energy = torch.linalg.eigvalsh(torch.cov(patches.T) @ (filters @ filters.T) @ torch.eye(27))
+    raw = network.filters.float().reshape(27, -1)
+    before = torch.linalg.eigvals(torch.cov(patches.T) @ raw @ raw.T).real
+    after = torch.linalg.eigvals(torch.cov(patches.T) @ filters @ filters.T).real
+    assert float(after.max() / after.min()) < 0.2 * float(before.max() / before.min())
+    assert energy.shape == (27,)
+
+
+def test_color_frames():
+    painting = noise(20, 30, 3, seed=2) * torch.tensor([1.0, 0.3, 0.1]) + 0.2
+    frame = color_frame([painting], [1.0], "white")
+    seen = frame.seen(painting).reshape(-1, 3)
+    torch.testing.assert_close(seen.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
+    torch.testing.assert_close(seen.T @ seen / len(seen), torch.eye(3), atol=1e-3, rtol=0)
+    torch.testing.assert_close(frame.back(frame.seen(painting)), painting)
+    assert torch.equal(color_frame([painting], [1.0], "plain").seen(painting), painting)
+
+
+def test_matched_colors_have_the_others_statistics():
+    image, other = noise(20, 30, 3) * 50, noise(25, 10, 3, seed=1) * torch.tensor([90.0, 20, 40]) - 10
+    mean, covariance = moments([matched(image, [other], [1.0])], [1.0])
+    goal_mean, goal = moments([other], [1.0])
+    torch.testing.assert_close(mean, goal_mean, atol=1e-3, rtol=0)
+    torch.testing.assert_close(covariance, goal, atol=1e-1, rtol=1e-3)
+
+
+def test_levels():
+    assert level_shapes((256, 256), 32) == [(32, 32), (64, 64), (128, 128), (256, 256)]
+    assert level_shapes((40, 30), 32)[-1] == (40, 30)
+    assert fitted((20, 2000), 512) == (8, 512)
+    shapes = level_shapes((375, 512), 32)
+    assert shapes[0] == (23, 32)
+    assert shapes[-1] == (375, 512)
+    constant = torch.full((10, 7, 3), 3.0)
+    assert torch.allclose(resized(constant, (21, 5)), torch.tensor(3.0))
+
+
+def test_balance_is_scale_free():
+    term = GramDistance(tiny_network(), Graph(torch.tensor([[0, 1], [1, 0]])), torch.eye(2))
+    x = torch.tensor([[1.0, 0.25, 0], [-1.0, 0.5, 0]])
+    factor = balance({"a": term}, x)["a"]
+    assert balance({"a": lambda x: 10 * term(x)}, x)["a"] == pytest.approx(factor / 10)
