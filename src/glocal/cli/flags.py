@@ -112,6 +112,7 @@ def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
     name = meta.get("flag", "--" + field.name.replace("_", "-"))
     default = _default(field)
     hint, many = _item(hint)
+    many = many and "parse" not in meta  # one text then holds them all
     spellings = [meta["short"]] if "short" in meta else []
     if hint is bool and default is True:
         spellings.append(f"{name}/--no-{name.removeprefix('--')}")

@@ -16,6 +16,7 @@ from glocal.cli.failures import report_failure
 from glocal.cli.lazy import LazyGroup, Table
 
 COMMANDS: Table = {
+    "color": ("glocal.cli.color:color", "Give a photo the colours of another."),
     "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
     "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),

@@ -90,14 +90,15 @@ class ColorMap:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the map to `path` (safetensors with the options as text). The file appears whole or not at all."""
-        from safetensors.torch import save_file
+        from safetensors.torch import save
 
         tensors = {"palette": self.palette, "new": self.new}
         if self.curve is not None:
             tensors["curve"] = self.curve
         about = {"format": _FORMAT, "version": _VERSION, "options": json.dumps(asdict(self.options), sort_keys=True)}
+        data = save({name: t.contiguous() for name, t in tensors.items()}, metadata=about)
         with write_whole(path, overwrite=overwrite) as beside:
-            save_file({name: t.contiguous() for name, t in tensors.items()}, beside, metadata=about)
+            beside.write_bytes(data)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ColorMap:
@@ -109,7 +110,9 @@ class ColorMap:
                 about = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
         except OSError as error:
-            message = f"read color map ({path}): {(error.strerror or 'it cannot be opened').lower()}. Check the name."
+            missing = isinstance(error, FileNotFoundError)  # safetensors leaves strerror empty
+            why = "there is no such file" if missing else (error.strerror or "it cannot be read").lower()
+            message = f"read color map ({path}): {why}. Check the name."
             raise InputError(message) from error
         except SafetensorError as error:
             message = f"read color map ({path}): it is damaged or no map. Make it again with --save-map."

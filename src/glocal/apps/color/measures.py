@@ -5,10 +5,15 @@ All work on Lab pictures (h, w, 3) or chrominances (n, 2), in float, before any 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
+
+from glocal.colors import lab_from_rgb
+
+Map = Callable[[Tensor], Tensor]
 
 SMALL, LARGE = 2.0, 6.0
 """Two pixels side by side look alike below `SMALL` units of `ab` and form an edge above `LARGE`."""
@@ -90,7 +95,13 @@ def _share(what: Tensor, among: Tensor) -> float:
     return float((what & among).sum() / among.sum().clamp(min=1))
 
 
-def color_difference(a: Tensor, b: Tensor) -> tuple[float, float]:
-    """Mean and largest Euclidean distance in Lab (CIE 1976) of two Lab pictures; about 2 is just visible."""
-    distance = (a - b).norm(dim=-1)
-    return float(distance.mean()), float(distance.max())
+def difference_of_maps(first: Map, second: Map, rgb: Tensor) -> tuple[float, float]:
+    """Mean and largest colour difference between what two maps make of a picture (h, w, 3), a band at a time.
+
+    The Euclidean distance in Lab (CIE 1976); about 2 is just visible. Cost: O(size) time, constant memory.
+    """
+    total, largest, flat = 0.0, 0.0, rgb.reshape(-1, 3)
+    for part in flat.split(1 << 18):
+        distance = (lab_from_rgb(first(part)) - lab_from_rgb(second(part))).norm(dim=1)
+        total, largest = total + float(distance.double().sum()), max(largest, float(distance.max()))
+    return total / len(flat), largest

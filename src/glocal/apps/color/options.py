@@ -30,6 +30,18 @@ def parse_lambdas(text: str) -> tuple[float, ...]:
         raise ArgumentError(message) from error
 
 
+def parse_protect(text: str) -> tuple[str, ...]:
+    """Names of what to protect as people write them on a command line.
+
+    >>> parse_protect("neutrals,skin")
+    ('neutrals', 'skin')
+    """
+    names = tuple(part.strip() for part in text.strip("() ").split(",") if part.strip())
+    for name in names:
+        _check_choice("protect", name, Protection, "Choose among")
+    return names
+
+
 @dataclass(frozen=True)
 class ColorOptions:
     """What may be chosen about a colour transfer; the paper's names are in brackets.
@@ -77,7 +89,12 @@ class ColorOptions:
         default="compress", metadata={"help": "Colours beyond sRGB: bring them back in order, or cut them off."}
     )
     protect: tuple[Protection, ...] = field(
-        default=(), metadata={"help": "Colours that stay as they are; may be given twice."}
+        default=(),
+        metadata={
+            "help": "Colours that stay as they are: neutrals, skin or neutrals,skin.",
+            "parse": parse_protect,
+            "metavar": "<names>",
+        },
     )
     lambdas: tuple[float, float, float] = field(
         default=(1.0, 0.1, 1.0),

@@ -20,16 +20,16 @@ def keep_neutrals(lab: Tensor) -> Tensor:
 
 
 def keep_skin(lab: Tensor) -> Tensor:
-    """0 for the colours of human skin: hue 30 to 70 degrees, chroma 10 to 45, L 20 to 92; 1 well away from them.
+    """0 for the colours of human skin: hue 32 to 68 degrees, chroma 14 to 42, L 25 to 88; 1 well away from them.
 
     Skin of all kinds lies close to one hue in Lab and differs mostly in L. This looks at colours only: wood and sand
     of the same colour are kept as well, and skin in coloured light is not found.
     """
     hue = torch.rad2deg(torch.atan2(lab[..., 2], lab[..., 1]))
     chroma = torch.hypot(lab[..., 1], lab[..., 2])
-    inside = _rise(hue, 18, 32) * (1 - _rise(hue, 68, 84))
-    inside = inside * _rise(chroma, 6, 12) * (1 - _rise(chroma, 42, 55))
-    inside = inside * _rise(lab[..., 0], 12, 25) * (1 - _rise(lab[..., 0], 90, 97))
+    inside = _rise(hue, 5, 32) * (1 - _rise(hue, 68, 95))
+    inside = inside * _rise(chroma, 3, 14) * (1 - _rise(chroma, 42, 58))
+    inside = inside * _rise(lab[..., 0], 10, 25) * (1 - _rise(lab[..., 0], 88, 98))
     return 1 - inside
 
 

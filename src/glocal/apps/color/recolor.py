@@ -129,7 +129,7 @@ def recolor(
     cover = None if mask is None else mask_for(picture, picture_from(mask))
     rgb = torch.from_numpy(to_srgb(picture))
     read = time.perf_counter()
-    found = fit(rgb, [(torch.from_numpy(to_srgb(r)), _alpha(r)) for r in references], options, _joint(cover, picture))
+    found = fit(rgb, [weighed(r) for r in references], options, counted(picture, cover))
     fitted = time.perf_counter()
     image = applied(found.map, rgb, cover)
     done = time.perf_counter()
@@ -197,6 +197,17 @@ def mask_for(photo: Picture, mask: Picture) -> Tensor:
     return cover
 
 
+def weighed(picture: Picture) -> tuple[Tensor, Tensor | None]:
+    """The colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: what cannot be seen gives none."""
+    return torch.from_numpy(to_srgb(picture)), _alpha(picture)
+
+
+def counted(photo: Picture, cover: Tensor | None) -> Tensor | None:
+    """How much each pixel of the photo (h, w) counts for its palette: the mask times the alpha; None for all alike."""
+    alpha = _alpha(photo)
+    return alpha if cover is None else cover if alpha is None else cover * alpha
+
+
 def _sample(rgb: Tensor, weights: Tensor | None, source: str) -> tuple[Tensor, Tensor | None]:
     """Lab colours (m, 3) of at most `SAMPLE` pixels, evenly over those that count, and their weights."""
     flat = rgb.reshape(-1, 3)
@@ -217,16 +228,10 @@ def _evenly(n: int) -> Tensor:
 
 
 def _alpha(picture: Picture) -> Tensor | None:
-    """The picture's alpha as weights (h, w), since what cannot be seen has no colour to give."""
     if picture.alpha is None:
         return None
     alpha = torch.from_numpy(picture.alpha.astype("float32"))
     return alpha / alpha.max().clamp(min=1e-6)
-
-
-def _joint(cover: Tensor | None, photo: Picture) -> Tensor | None:
-    alpha = _alpha(photo)
-    return alpha if cover is None else cover if alpha is None else cover * alpha
 
 
 def _notes(palette: Tensor, chroma: Chroma, options: ColorOptions) -> tuple[str, ...]:
