@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 import traceback
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -141,6 +142,43 @@ def mutated(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
     return bytes(out)
 
 
+def with_sums(data: bytes) -> bytes:
+    """Put the check sums of PNG chunks and OGG pages right, so that the damage gets past them to the decoders."""
+    out = bytearray(data)
+    at = 8
+    while data.startswith(b"\x89PNG") and at + 12 <= len(out):
+        end = at + 8 + int.from_bytes(out[at : at + 4], "big")
+        if end + 4 > len(out):
+            break
+        out[end : end + 4] = zlib.crc32(out[at + 4 : end]).to_bytes(4, "big")
+        at = end + 4
+    at = 0
+    while data.startswith(b"OggS") and at + 27 <= len(out):
+        segments = out[at + 26]
+        end = at + 27 + segments + sum(out[at + 27 : at + 27 + segments])
+        out[at + 22 : at + 26] = bytes(4)
+        out[at + 22 : at + 26] = ogg_sum(out[at:end]).to_bytes(4, "little")
+        at = end
+    return bytes(out)
+
+
+def ogg_sum(page: bytes) -> int:
+    total = 0
+    for byte in page:
+        total = (total << 8 & 0xFFFFFFFF) ^ OGG_TABLE[(total >> 24) ^ byte]
+    return total
+
+
+def ogg_entry(value: int) -> int:
+    value <<= 24
+    for _ in range(8):
+        value = (value << 1) ^ 0x104C11DB7 if value & 0x80000000 else value << 1
+    return value & 0xFFFFFFFF
+
+
+OGG_TABLE = [ogg_entry(value) for value in range(256)]
+
+
 def read_picture(path: Path) -> None:
     image_size(path)
     to_srgb(read_image(path))
@@ -181,7 +219,8 @@ def main(first: int, count: int, folder: Path) -> int:
         name, data, read = cases[case % len(cases)]
         other = cases[int(rng.integers(0, len(cases)))][1]
         path = folder / name
-        path.write_bytes(mutated(data, other, rng))
+        broken = mutated(data, other, rng)
+        path.write_bytes(with_sums(broken) if case % 3 else broken)
         (folder / "case").write_text(f"{case} {name}")
         faulthandler.dump_traceback_later(30, exit=True)
         started = time.process_time()
