@@ -15,10 +15,16 @@ import typer
 from glocal.cli.failures import report_failure
 from glocal.cli.lazy import LazyGroup, Table
 
+BENCHMARKS: Table = {
+    "graph": ("glocal.cli.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
+    "conv": ("glocal.cli.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
+}
+
 COMMANDS: Table = {
     "color": ("glocal.cli.color:color", "Give a photo the colours of another."),
     "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
+    "bench": (BENCHMARKS, "Measure speed and memory beside the peers."),
     "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),
 }
 

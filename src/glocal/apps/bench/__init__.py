@@ -1,1 +1,5 @@
-"""Side-by-side runs against peers."""
+"""Measures glocal beside its peers, in one run: graphs (`graph`) and convolutions (`conv`).
+
+Ratios are what counts: both sides run interleaved, warm, on the same numbers, and medians are compared. Memory is the
+peak of a fresh process. A peer that is not installed is listed as missing.
+"""

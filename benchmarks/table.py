@@ -1,0 +1,71 @@
+"""Writes the tables of benchmarks into Markdown files, between `<!-- bench:NAME -->` and `<!-- /bench -->`.
+
+python benchmarks/table.py README.md docs/*.md           rewrite them from benchmarks/results/NAME.json
+python benchmarks/table.py --check README.md docs/*.md   say which differ, and leave with 1 if any does
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+BLOCK = re.compile(r"<!-- bench:(\w+) -->\n.*?<!-- /bench -->", re.DOTALL)
+
+
+def table(kept: dict[str, Any]) -> str:
+    """Lay one benchmark's document out as Markdown, wins and losses alike."""
+    lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]
+    for row in kept["rows"]:
+        theirs = "missing" if row["theirs"] is None else amount(row["theirs"], row["unit"])
+        ratio = "" if row["ratio"] is None else f"{row['ratio']:.1f}x"
+        target = "" if row["target"] is None else f"{row['target']:g}x"
+        lines.append(
+            f"| {row['work']} | {row['peer']} | {amount(row['ours'], row['unit'])} | {theirs} | {ratio} | {target} |"
+        )
+    machine = kept["machine"]
+    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version != "missing")
+    lines += ["", f"{machine['processor']}, {machine['threads']} threads, {machine['date']}; {versions}."]
+    return "\n".join(lines)
+
+
+def amount(value: float, unit: str) -> str:
+    """Write a measured value with three digits, seconds below one as milliseconds."""
+    if unit == "s" and value < 1:
+        value, unit = value * 1000, "ms"
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
+
+
+def filled(text: str, results: Path = RESULTS) -> str:
+    """Return the text with every block written anew; a block without a result says so."""
+
+    def block(match: re.Match[str]) -> str:
+        path = results / f"{match[1]}.json"
+        known = path.is_file()
+        content = table(json.loads(path.read_text(encoding="utf-8"))) if known else "Not measured yet: `make bench`."
+        return f"<!-- bench:{match[1]} -->\n{content}\n<!-- /bench -->"
+
+    return BLOCK.sub(block, text)
+
+
+def main(arguments: list[str]) -> int:
+    """Rewrite the named files, or with --check compare them."""
+    check = "--check" in arguments
+    stale = []
+    for path in (Path(argument) for argument in arguments if argument != "--check"):
+        text = path.read_text(encoding="utf-8")
+        new = filled(text)
+        if new != text:
+            stale.append(path)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    for path in stale:
+        print(f"{path}: {'differs from benchmarks/results' if check else 'written'}", file=sys.stderr)
+    return int(check and bool(stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
