@@ -1,0 +1,202 @@
+"""How vector instructions are written for LLVM: the pieces that `simd` builds its operations from.
+
+A `kind` is an arithmetic and the vector it works on. The sums follow `reference.window_sum` addition by addition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+FLOATS = 16  # float32 values in a vector
+SHORTS = 32  # int16 values in a vector
+KEYS = 8  # int64 values in a vector
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+
+
+class Floats:
+    """The arithmetic of the definition: float32, one rounding an operation."""
+
+    def __init__(self, builder: Any, lanes: int = FLOATS):
+        self.builder, self.lanes, self.vector, self.align = builder, lanes, ir.VectorType(ir.FloatType(), lanes), 4
+
+    def add(self, a: Any, b: Any) -> Any:
+        """a + b."""
+        return self.builder.fadd(a, b)
+
+    def square_difference(self, a: Any, b: Any) -> Any:
+        """(a - b)^2."""
+        e = self.builder.fsub(a, b)
+        return self.builder.fmul(e, e)
+
+    def at_most(self, a: Any, b: Any) -> Any:
+        """a <= b."""
+        return self.builder.fcmp_ordered("<=", a, b)
+
+
+class Shorts:
+    """Coarse arithmetic, twice as fast: signed 16-bit values, unsigned 16-bit sums in units of 2^16, never too large.
+
+    Differences and sums saturate and the square is rounded down, so each result is a lower bound of the exact one.
+    """
+
+    def __init__(self, builder: Any):
+        self.builder, self.lanes, self.vector, self.align = builder, SHORTS, ir.VectorType(ir.IntType(16), SHORTS), 2
+
+    def _call(self, name: str, a: Any, b: Any) -> Any:
+        kind = ir.FunctionType(self.vector, [self.vector, self.vector])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.v{SHORTS}i16")
+        return self.builder.call(function, [a, b])
+
+    def add(self, a: Any, b: Any) -> Any:
+        """min(a + b, 2^16 - 1)."""
+        return self._call("uadd.sat", a, b)
+
+    def square_difference(self, a: Any, b: Any) -> Any:
+        """floor(e^2 / 2^16) for e = a - b cut to 16 bits."""
+        wide = ir.VectorType(I32, SHORTS)
+        e = self.builder.sext(self._call("ssub.sat", a, b), wide)
+        return self.builder.trunc(self.builder.lshr(self.builder.mul(e, e), wide([16] * SHORTS)), self.vector)
+
+    def at_most(self, a: Any, b: Any) -> Any:
+        """a <= b."""
+        return self.builder.icmp_unsigned("<=", a, b)
+
+
+def arithmetic(builder: Any, array_type: Any) -> Any:
+    """Choose the arithmetic by the entries of an array."""
+    return Floats(builder) if array_type.dtype == types.float32 else Shorts(builder)
+
+
+def point_to(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
+    """Point to `array[index]`."""
+    return builder.gep(context.make_array(array_type)(context, builder, array).data, [index])
+
+
+def load(builder: Any, pointer: Any, offset: Any, vector: Any, align: int = 4) -> Any:
+    """Read a vector that begins `offset` entries after `pointer`."""
+    return builder.load(builder.bitcast(builder.gep(pointer, [offset]), vector.as_pointer()), align=align)
+
+
+def store(builder: Any, value: Any, pointer: Any, offset: Any, align: int = 4) -> None:
+    """Write a vector `offset` entries after `pointer`."""
+    builder.store(value, builder.bitcast(builder.gep(pointer, [offset]), value.type.as_pointer()), align=align)
+
+
+def splat(builder: Any, scalar: Any, vector: Any) -> Any:
+    """Copy a scalar to all lanes."""
+    unused = ir.Constant(vector, ir.Undefined)
+    lanes = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(builder.insert_element(unused, scalar, I32(0)), unused, lanes)
+
+
+def shifted(kind: Any, row: Sequence[Any], j: int, by: int) -> Any:
+    """Vector `j` of a row of vectors after moving the row `by` lanes to the left."""
+    whole, part = divmod(by, kind.lanes)
+    unused = ir.Constant(kind.vector, ir.Undefined)
+    low, high = (row[i] if i < len(row) else unused for i in (j + whole, j + whole + 1))
+    if part == 0:
+        return low
+    lanes = ir.Constant(ir.VectorType(I32, kind.lanes), list(range(part, part + kind.lanes)))
+    return kind.builder.shuffle_vector(low, high, lanes)
+
+
+def pieces(size: int) -> list[tuple[int, int]]:
+    """Split a window into (power, start) blocks of 2^power entries, the largest first."""
+    found, start = [], 0
+    for power in reversed(range(size.bit_length())):
+        if size >> power & 1:
+            found.append((power, start))
+            start += 1 << power
+    return found
+
+
+def total(kind: Any, parts: Sequence[Any]) -> Any:
+    """Add the parts from left to right."""
+    result = parts[0]
+    for part in parts[1:]:
+        result = kind.add(result, part)
+    return result
+
+
+def sum_along(kind: Any, row: list[Any], size: int, outputs: int) -> list[Any]:
+    """`reference.window_sum` along the lanes of a row of vectors, its first `outputs` vectors."""
+    blocks = [row]
+    while 1 << len(blocks) <= size:
+        half, step = blocks[-1], 1 << (len(blocks) - 1)
+        blocks.append([kind.add(half[j], shifted(kind, half, j, step)) for j in range(len(half))])
+    return [
+        total(kind, [shifted(kind, blocks[power], j, start) for power, start in pieces(size)]) for j in range(outputs)
+    ]
+
+
+def sum_all(kind: Any, values: Sequence[Any]) -> Any:
+    """`reference.window_sum` of exactly one window, over a sequence of vectors."""
+
+    def block(start: int, count: int) -> Any:
+        if count == 1:
+            return values[start]
+        return kind.add(block(start, count // 2), block(start + count // 2, count // 2))
+
+    return total(kind, [block(start, 1 << power) for power, start in pieces(len(values))])
+
+
+class Rolling:
+    """`reference.window_sum` down the rows: each new row gives the window that ends there.
+
+    `history[b][i]` holds the sum of the 2^b rows that end i + 1 rows above; LLVM keeps it in registers.
+    """
+
+    def __init__(self, kind: Any, size: int):
+        self.kind = kind
+        self.lag = {power: size - start - (1 << power) for power, start in pieces(size)}
+        top = size.bit_length() - 1
+        depths = [max(1 << b if b < top else 0, self.lag.get(b, 0)) for b in range(top + 1)]
+        self.history = [[cgutils.alloca_once(kind.builder, kind.vector) for _ in range(depth)] for depth in depths]
+        for slot in (slot for level in self.history for slot in level):
+            kind.builder.store(ir.Constant(kind.vector, None), slot)
+
+    def push(self, row: Any) -> Any:
+        """Add a row below and return the sum of the last `size` rows."""
+        past = [[self.kind.builder.load(slot) for slot in level] for level in self.history]
+        new = [row]
+        for b in range(len(past) - 1):
+            new.append(self.kind.add(past[b][(1 << b) - 1], new[b]))
+        for value, level, slots in zip(new, past, self.history, strict=True):
+            for slot, moved in zip(slots, [value, *level], strict=False):
+                self.kind.builder.store(moved, slot)
+        return total(self.kind, [past[b][lag - 1] if lag else new[b] for b, lag in self.lag.items()])
+
+
+def channel_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, channels: int) -> Any:
+    """`sum_c (a_c - b_c)^2` of the vectors at `start`, the channels in order, one `plane` after another."""
+    squares = []
+    for c in range(channels):
+        at = kind.builder.add(start, kind.builder.mul(plane, I64(c)))
+        a, b = (load(kind.builder, pointer, at, kind.vector, kind.align) for pointer in (first, second))
+        squares.append(kind.square_difference(a, b))
+    return total(kind, squares)
+
+
+def mask(kind: Any, comparisons: Sequence[Any]) -> Any:
+    """Pack comparisons into one integer, lane 0 of the first in bit 0."""
+    total = None
+    for j, comparison in enumerate(comparisons):
+        bits = kind.builder.bitcast(comparison, ir.IntType(kind.lanes))
+        bits = kind.builder.shl(kind.builder.zext(bits, I64), I64(kind.lanes * j))
+        total = bits if total is None else kind.builder.or_(total, bits)
+    return total
+
+
+def splat_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, channels: int) -> Any:
+    """`sum_c (a_c - b_c)^2` of one value of `first` and a vector of `second`."""
+    squares = []
+    for c in range(channels):
+        at = kind.builder.add(start, kind.builder.mul(plane, I64(c)))
+        value = splat(kind.builder, kind.builder.load(kind.builder.gep(first, [at])), kind.vector)
+        squares.append(kind.square_difference(value, load(kind.builder, second, at, kind.vector)))
+    return total(kind, squares)
