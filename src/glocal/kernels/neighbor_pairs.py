@@ -174,7 +174,7 @@ def _settle(picture: Picture, coarse: Coarse, memory: Memory, count: int, shift:
     """Compute the pairs that were found, and insert each into the lists of both ends."""
     lists = memory.lists
     for i in range(count):
-        t = np.int64(memory.found[i])
+        t = int(memory.found[i])
         if lists.worst[t] < 0 or lists.worst[t + shift] < 0:  # columns between the rows
             continue
         a = picture.origin + t

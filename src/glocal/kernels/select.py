@@ -50,7 +50,14 @@ class Backend:
 # The first backend that has the operation and does not refuse runs it.
 BACKENDS: tuple[Backend, ...] = (
     Backend("cuda", {}, _cuda_refuses),
-    Backend("cpu", dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram"), "cpu"), _cpu_refuses),
+    Backend(
+        "cpu",
+        {
+            "patch_neighbors": "cpu_neighbors",
+            **dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram"), "cpu"),
+        },
+        _cpu_refuses,
+    ),
     Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),
     Backend("reference", dict.fromkeys(OPERATIONS, "reference"), _always),
 )

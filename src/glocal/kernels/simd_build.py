@@ -184,12 +184,12 @@ def channel_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, chan
 
 def mask(kind: Any, comparisons: Sequence[Any]) -> Any:
     """Pack comparisons into one integer, lane 0 of the first in bit 0."""
-    total = None
+    packed = None
     for j, comparison in enumerate(comparisons):
         bits = kind.builder.bitcast(comparison, ir.IntType(kind.lanes))
         bits = kind.builder.shl(kind.builder.zext(bits, I64), I64(kind.lanes * j))
-        total = bits if total is None else kind.builder.or_(total, bits)
-    return total
+        packed = bits if packed is None else kind.builder.or_(packed, bits)
+    return packed
 
 
 def splat_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, channels: int) -> Any:
