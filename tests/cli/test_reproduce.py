@@ -9,14 +9,14 @@ from glocal.report import options
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
-    monkeypatch.setattr(options, "QUICK", options.Effort("tiny", graph_size=24, style_size=24, style_iterations=2))
+    monkeypatch.setattr(options, "QUICK", options.Effort("tiny", 24, 24, 2, 1, 2, 24, 1))
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["--only", "style,musik"], 2, "error: reproduce: `only` (='style,musik') must name parts of the paper. "),
-        (["--only", ","], 2, "Try: choose from style, color, image, speech."),
+        (["--only", ","], 2, "Try: choose from style, color."),
         (["--quick", "--full"], 2, "error: reproduce: `quick` and `full` exclude each other. Try: give one of them."),
         (["--data", "no/such"], 2, "error: reproduce: `data` (=no/such) is no folder. Try: check the path."),
     ],
@@ -35,6 +35,6 @@ def test_an_existing_report_is_refused_before_the_work(tmp_path, capsys):
 
 
 def test_parts_are_put_in_order():
-    assert options.parse_parts(" speech ,style") == ("style", "speech")
+    assert options.parse_parts(" color ,style") == ("style", "color")
     with pytest.raises(ArgumentError):
         options.parse_parts("")

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from glocal.report.blocks import Section
-from glocal.report.options import Effort, ReproduceOptions
-from glocal.report.source import Source, this_run
+from glocal.report.job import Job
+from glocal.report.options import ReproduceOptions
+from glocal.report.source import this_run
 from glocal.report.write import Written, write_report
 
-Make = Callable[[Effort, Source, ReproduceOptions], Section]
+Make = Callable[[Job], Section]
 
 
 def run(description: str | None, make: Make, arguments: Sequence[str] | None = None) -> Written:
@@ -26,5 +27,5 @@ def run(description: str | None, make: Make, arguments: Sequence[str] | None = N
     given = parser.parse_args(arguments)
     options = ReproduceOptions(full=given.full, data=given.data, seed=given.seed, overwrite=True)
     words = sys.argv if arguments is None else [sys.argv[0], *arguments]
-    section = make(options.effort, this_run("python " + shlex.join(words), given.seed), options)
+    section = make(Job(options.effort, this_run("python " + shlex.join(words), given.seed), options))
     return write_report(given.output, section.title, [], [section], overwrite=True)

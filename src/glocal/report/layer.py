@@ -16,7 +16,7 @@ from glocal.graphs.patch import patch_graph
 from glocal.nn import GraphConv, spectral
 from glocal.report import drawing, samples
 from glocal.report.blocks import Figure, Plate, Section, Table, Text
-from glocal.report.options import Effort, ReproduceOptions
+from glocal.report.job import Job
 from glocal.report.source import Number, Source
 
 _PADDING = {"reflect": "reflect", "replicate": "replicate", "circular": "circular", "zero": "constant"}
@@ -24,11 +24,11 @@ _PADDING = {"reflect": "reflect", "replicate": "replicate", "circular": "circula
 PLACES = ((0.15, 0.75), (0.45, 0.30), (0.60, 0.62), (0.88, 0.45))
 
 
-def section(effort: Effort, source: Source, options: ReproduceOptions) -> Section:
+def section(job: Job) -> Section:
     """Section 2: the table of equality, both impulse responses, the neighbours of chosen pixels."""
-    table, errors = equality(source, options.seed)
-    responses, isotropy = impulse_responses(source, options.seed)
-    drawn, vertices = neighbors(effort.graph_size, source)
+    table, errors = equality(job.source, job.seed)
+    responses, isotropy = impulse_responses(job.source, job.seed)
+    drawn, vertices = neighbors(job.effort.graph_size, job.source)
     lead = Text(
         (
             "Every layer takes two inputs, a signal and a graph. The three parts below check what section 2 of the "

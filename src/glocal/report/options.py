@@ -7,22 +7,35 @@ from pathlib import Path
 
 from glocal.errors import ArgumentError
 
-PARTS = ("style", "color", "image", "speech")
+PARTS = ("style", "color")
 
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is computed: sizes in pixels, iterations for each level, and whether networks are trained."""
+    """How much is computed: sizes in pixels, iterations for each level, pictures of each figure, whether to train.
+
+    `epochs` and `speech_steps` shorten trainings for trials; None is the paper's number. `every` is the number of steps
+    between two validations.
+    """
 
     name: str
     graph_size: int
     style_size: int
     style_iterations: int
+    style_photos: int
+    style_paintings: int
+    color_size: int
+    color_pairs: int
+    image_size: int = 128
+    speech_seconds: float = 1.0
     trains: bool = False
+    epochs: int | None = None
+    speech_steps: int | None = None
+    every: int = 100
 
 
-QUICK = Effort("quick", graph_size=96, style_size=128, style_iterations=100)
-FULL = Effort("full", graph_size=192, style_size=256, style_iterations=300, trains=True)
+QUICK = Effort("quick", 96, 128, 100, 3, 3, 256, 5)
+FULL = Effort("full", 192, 256, 300, 4, 5, 384, 5, trains=True)
 
 
 def parse_parts(text: str) -> tuple[str, ...]:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from pathlib import Path
 
-from glocal.report import layer
+import torch
+
 from glocal.report.blocks import Section, Text
+from glocal.report.folders import photos_in, speech_in
+from glocal.report.job import Job
 from glocal.report.options import Effort, ReproduceOptions
-from glocal.report.source import Source, this_run
+from glocal.report.source import this_run
 from glocal.report.write import Written, check_folder, write_report
 
+# Where each part is made, and its share of the work, for the progress bar.
+_HOMES = {"layer": "layer", "style": "style", "color": "color", "image": "denoise", "speech": "speech"}
+_SHARES = {"layer": 0.02, "style": 0.7, "color": 0.05, "image": 0.15, "speech": 0.08}
 TITLE = "Unifying local and non-local signal processing with graph CNNs: the paper, run again"
 
 
@@ -36,21 +43,40 @@ def reproduce(
     """
     effort = effort or options.effort
     check_folder(folder, overwrite=options.overwrite)
-    source = this_run(command, options.seed)
-    work: list[Callable[[], Section]] = [lambda: layer.section(effort, source, options)]
-    sections = []
-    for i, make in enumerate(work):
-        sections.append(make())
-        if progress is not None:
-            progress((i + 1) / len(work))
-    return write_report(folder, TITLE, [_lead(source, effort)], sections, overwrite=options.overwrite)
+    _check_data(effort, options)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    source = this_run(command, options.seed, device)
+    job = Job(effort, source, options, progress or (lambda fraction: None), folder / "training", device)
+    parts = ("layer", *options.parts)
+    total = sum(_SHARES[part] for part in parts)
+    sections, done = [], 0.0
+    for part in parts:
+        share = _SHARES[part] / total
+        sections.append(_make(part, job.part(done, done + share)))
+        done += share
+        job.progress(done)
+    return write_report(folder, TITLE, [_lead(job)], sections, overwrite=options.overwrite)
 
 
-def _lead(source: Source, effort: Effort) -> Text:
+def _check_data(effort: Effort, options: ReproduceOptions) -> None:
+    """Say at once what would be missing in an hour."""
+    if effort.trains and "image" in options.parts:
+        photos_in(options.data)
+    if effort.trains and "speech" in options.parts:
+        speech_in(options.data)
+
+
+def _make(part: str, job: Job) -> Section:
+    """One section; its module is imported now, since each brings its own app."""
+    section: Section = importlib.import_module(f"glocal.report.{_HOMES[part]}").section(job)
+    return section
+
+
+def _lead(job: Job) -> Text:
     return Text(
         (
             "Every figure and table of Puy, Kitić and Pérez (2017), computed by glocal. Each number is followed by its "
             "source: this run, a stored run with its command, seed, date and machine, or the paper itself. "
-            f"This page is the {effort.name} version: {source.text()}.",
+            f"This page is the {job.effort.name} version: {job.source.text()}.",
         )
     )

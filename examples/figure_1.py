@@ -1,0 +1,21 @@
+"""Figure 1 of the paper: photos in the style of paintings, the paper's setting and our default preset.
+
+python examples/figure_1.py -o out/figure_1 [--full] [--data FOLDER]
+"""
+
+from __future__ import annotations
+
+from glocal.report import style
+from glocal.report.blocks import Section
+from glocal.report.example import run
+from glocal.report.job import Job
+
+
+def make(job: Job) -> Section:
+    """One section with the figure alone."""
+    figures, _ = style.figure_1(job)
+    return Section("figure-1", "Figure 1: style transfer", figures)
+
+
+if __name__ == "__main__":
+    run(__doc__, make)

@@ -1,0 +1,21 @@
+"""Figure 2 of the paper: one photo, several paintings, the non-local network only.
+
+python examples/figure_2.py -o out/figure_2 [--full] [--data FOLDER]
+"""
+
+from __future__ import annotations
+
+from glocal.report import style
+from glocal.report.blocks import Section
+from glocal.report.example import run
+from glocal.report.job import Job
+
+
+def make(job: Job) -> Section:
+    """One section with the figure alone."""
+    figure, _ = style.figure_2(job)
+    return Section("figure-2", "Figure 2: the non-local network only", [figure])
+
+
+if __name__ == "__main__":
+    run(__doc__, make)
