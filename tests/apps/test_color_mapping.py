@@ -96,7 +96,7 @@ def test_picture_in_bands_is_the_picture_at_once(monkeypatch):
     look = ColorMap(grid(), grid() * 0.5, ColorOptions(protect=("skin",)))
     rgb = colors(64 * 50).reshape(64, 50, 3)
     whole = look(rgb)
-    monkeypatch.setattr("glocal.apps.color.look.BAND", 77)
+    monkeypatch.setattr("glocal.apps.color.bands.BAND", 77)
     torch.testing.assert_close(look(rgb), whole)
 
 

@@ -7,6 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from glocal.apps.color.bands import one_thread
 from glocal.colors import rgb_from_lab
 
 KNEE = 0.8
@@ -25,12 +26,13 @@ def chroma_limits() -> Tensor:
     hue = torch.linspace(-torch.pi, torch.pi, _HUES + 1, dtype=torch.float64).unsqueeze(0)
     low = torch.zeros(_LEVELS + 1, _HUES + 1, dtype=torch.float64)
     high = torch.full_like(low, 140.0)
-    for _ in range(16):
-        middle = (low + high) / 2
-        lab = torch.stack([level.expand_as(low), middle * hue.cos(), middle * hue.sin()], -1)
-        rgb = rgb_from_lab(lab)
-        inside = ((rgb >= -1e-4) & (rgb <= 1 + 1e-4)).all(-1)
-        low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
+    with one_thread():
+        for _ in range(16):
+            middle = (low + high) / 2
+            lab = torch.stack([level.expand_as(low), middle * hue.cos(), middle * hue.sin()], -1)
+            rgb = rgb_from_lab(lab)
+            inside = ((rgb >= -1e-4) & (rgb <= 1 + 1e-4)).all(-1)
+            low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
     return low.float()
 
 
@@ -65,10 +67,13 @@ def compressed(lab: Tensor, before: Tensor) -> Tensor:
     >>> compressed(vivid, torch.tensor([[50.0, 0.0, 0.0]])).round()
     tensor([[50., 74.,  0.]])
     """
-    now = fullness(lab)
-    knee = fullness(before).clamp(min=KNEE)  # may exceed 1 by the table's rounding: unchanged colours stay
+    flat = lab.reshape(-1, 3).clone()
+    now = fullness(flat)
+    near = (now > KNEE).nonzero().squeeze(1)  # few colours of most photos
+    now = now[near]
+    knee = fullness(before.reshape(-1, 3)[near]).clamp(min=KNEE)  # above 1 by the table's rounding at most
     room = (1 - knee).clamp(min=1e-3)
     beyond = ((now - knee) / room).clamp(min=0)
-    goal = torch.where(beyond > 0, knee + room * beyond / (1 + beyond), now)
-    scale = torch.where(beyond > 0, goal / now.clamp(min=1e-6), 1.0).unsqueeze(-1)
-    return torch.cat([lab[..., :1], lab[..., 1:] * scale], -1)
+    scale = torch.where(beyond > 0, (knee + room * beyond / (1 + beyond)) / now, 1.0)
+    flat[near, 1:] *= scale.unsqueeze(1)
+    return flat.reshape(lab.shape)

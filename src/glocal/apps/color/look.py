@@ -13,16 +13,14 @@ import torch
 from torch import Tensor
 
 from glocal.apps.color import mapping
-from glocal.apps.color.gamut import compressed
+from glocal.apps.color.bands import in_bands, one_thread
+from glocal.apps.color.gamut import chroma_limits, compressed
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.protect import freedom
 from glocal.apps.color.tone import toned
 from glocal.colors import lab_from_rgb, rgb_from_lab
 from glocal.errors import GlocalError, InputError
 from glocal.files.atomic import write_whole
-
-BAND = 1 << 17
-"""Pixels worked on at a time: the temporaries of a band fit into the cache, whatever the size of the picture."""
 
 _FORMAT, _VERSION = "glocal-color-map", "1"
 
@@ -53,7 +51,8 @@ class ColorMap:
 
     @cached_property
     def _field(self) -> Tensor:
-        return mapping.field(self.palette, self.new, width=self.width)
+        with one_thread():
+            return mapping.field(self.palette, self.new, width=self.width)
 
     def with_strength(self, strength: float) -> ColorMap:
         """The same map, weaker or stronger."""
@@ -62,13 +61,13 @@ class ColorMap:
     def __call__(self, rgb: Tensor) -> Tensor:
         """Change colours: sRGB in [0, 1], (..., 3) float32, to the same. Cost: O(size) time, memory for the result.
 
-        In bands of `BAND` colours: sRGB to Lab, the chrominance's displacement, protection, tone, gamut, back to sRGB.
+        A band at a time: sRGB to Lab, the chrominance's displacement, protection, tone, gamut, back to sRGB.
         """
-        out = torch.empty_like(rgb)
-        flat, goal = rgb.reshape(-1, 3), out.view(-1, 3)
-        for start in range(0, len(flat), BAND):
-            goal[start : start + BAND] = self._changed(flat[start : start + BAND])
-        return out
+        if self.options.mapping == "smooth":
+            _ = self._field  # made once, before the threads start
+        if self.options.gamut == "compress":
+            chroma_limits()
+        return in_bands(self._changed, rgb)
 
     def _changed(self, rgb: Tensor) -> Tensor:
         before = lab_from_rgb(rgb)

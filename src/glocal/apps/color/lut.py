@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.apps.color.bands import in_bands
 from glocal.errors import ArgumentError, GlocalError, InputError
 from glocal.files.atomic import write_whole
 from glocal.files.images import read_image, write_image
@@ -20,8 +21,6 @@ from glocal.files.picture import Picture, to_depth
 CUBE_SIZES = (33, 65)
 HALD_LEVEL = 8
 """A HaldCLUT of level 8 is 512 x 512 pixels for 64 points an axis, the size that editors ship."""
-
-_BAND = 1 << 17
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +37,13 @@ class Lut:
     def __call__(self, rgb: Tensor) -> Tensor:
         """Look colours up: (..., 3) float32 in [0, 1] to the same, linear between points. Cost: O(size of rgb)."""
         grid = self.table.permute(3, 0, 1, 2).unsqueeze(0)
-        out = torch.empty_like(rgb)
-        flat, goal = rgb.reshape(-1, 3), out.view(-1, 3)
-        for start in range(0, len(flat), _BAND):
-            place = (flat[start : start + _BAND].flip(1) * 2 - 1).reshape(1, 1, 1, -1, 3)
+
+        def look_up(part: Tensor) -> Tensor:
+            place = (part.flip(1) * 2 - 1).reshape(1, 1, 1, -1, 3)
             found = torch.nn.functional.grid_sample(grid, place, padding_mode="border", align_corners=True)
-            goal[start : start + _BAND] = found[0, :, 0, 0].T
-        return out
+            return found[0, :, 0, 0].T
+
+        return in_bands(look_up, rgb)
 
 
 def lut_of(look: Callable[[Tensor], Tensor], size: int) -> Lut:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from glocal.apps.color.bands import one_thread
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
@@ -21,17 +20,6 @@ from glocal.optimize import Minimum, balance, lbfgs, value_and_gradient
 
 SCALE = 255.0
 """Units of Lab to the paper's [-0.5, 0.5]: `ab / 255`. The `ab` of sRGB, -108 to 98, become -0.42 to 0.39."""
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread: matrices as small as palettes cost less than waking a second one (measured: 30 times)."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def laplacian(graph: Graph, rule: weights.Gaussian) -> Tensor:

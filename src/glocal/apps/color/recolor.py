@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.color import options as kinds
+from glocal.apps.color.bands import in_bands
 from glocal.apps.color.look import ColorMap
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated
@@ -212,14 +213,14 @@ def _sample(rgb: Tensor, weights: Tensor | None, source: str) -> tuple[Tensor, T
     """Lab colours (m, 3) of at most `SAMPLE` pixels, evenly over those that count, and their weights."""
     flat = rgb.reshape(-1, 3)
     if weights is None:
-        return lab_from_rgb(flat[_evenly(len(flat))]), None
+        return in_bands(lab_from_rgb, flat[_evenly(len(flat))]), None
     counts = weights.reshape(-1)
     chosen = counts.nonzero().squeeze(1)
     if len(chosen) == 0:
         message = f"recolor: no pixel is left, {source} is 0 everywhere. Use another picture or mask."
         raise InputError(message)
     chosen = chosen[_evenly(len(chosen))]
-    return lab_from_rgb(flat[chosen]), counts[chosen]
+    return in_bands(lab_from_rgb, flat[chosen]), counts[chosen]
 
 
 def _evenly(n: int) -> Tensor:
