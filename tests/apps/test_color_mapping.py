@@ -23,7 +23,7 @@ def colors(n, seed=0):
 
 
 def test_smooth_mapping_repeats_an_affine_change_inside_the_palette():
-    palette = grid()
+    palette = grid() @ torch.tensor([[1.0, 0.5], [0.2, 0.9]]).double()  # skewed, so covariances are not diagonal
     matrix = torch.tensor([[0.7, 0.2], [-0.1, 1.2]], dtype=torch.float64)
     inside = torch.rand(200, 2, generator=torch.Generator().manual_seed(0)).double() * 20 - 10
     got = displacement(inside, palette, palette @ matrix.T + 3, width=12.0, ridge=1e-9)

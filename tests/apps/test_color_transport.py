@@ -73,6 +73,11 @@ def test_slack_lets_the_nearest_reference_colour_take_more():
     assert loose == pytest.approx(float(torch.cdist(photo, reference).min(1).values.mean()))
 
 
+def test_mass_is_one_even_where_moving_is_free():
+    plan = transport_plan(torch.zeros(3, 3), torch.full((3,), 0.9), torch.full((3,), 0.8))
+    assert float(plan.sum()) == pytest.approx(1)
+
+
 def test_entry_without_mass_keeps_its_colour():
     plan = torch.tensor([[0.0, 0.0], [0.5, 0.5]])
     got = barycentric(plan, torch.tensor([[2.0], [4.0]]), torch.tensor([[-1.0], [0.0]]))
