@@ -37,7 +37,7 @@ def test_photo_and_reference(folder, capsys):
     assert red > green + 20
     recipe = read_recipe("out.png")
     assert recipe["command"] == "color"
-    assert recipe["arguments"]["references"] == ["reference.png"]
+    assert recipe["arguments"]["positional"] == ["photo.png", "reference.png"]
     assert recipe["options"]["lambdas"] == [1.0, 0.1, 1.0]
 
 
@@ -51,6 +51,23 @@ def test_every_flag_reaches_the_recipe(folder):
     wanted = {"method": "transport", "mapping": "nearest", "colors": 8, "strength": 0.5, "luminance": "match"}
     wanted |= {"gamut": "clip", "seed": 7, "slack": 2.0, "iterations": 9}
     assert {name: options[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "photo.png reference.png --lambda 1,0.5,2 --protect skin --method transport --mask mask.png",
+        "photo.png reference.png frame.png --colors 9 --seed 5",
+        "photo.png --reference reference.png --reference frame.png --luminance match",
+        "photo.png --map look.cube --strength 0.5 --depth 16",
+    ],
+)
+def test_replay_repeats_it_to_the_bit(folder, capsys, arguments):
+    Image.fromarray(np.full((40, 60), 200, np.uint8)).save("mask.png")
+    assert run(["color", "photo.png", "reference.png", "-o", "first.png", "--lut", "look.cube"]) == 0
+    assert run(["color", *arguments.split(), "-o", "out.png"]) == 0
+    assert run(["replay", "out.png"]) == 0
+    assert "the same to the bit" in capsys.readouterr().out
 
 
 def test_saved_map_gives_the_same_picture_and_one_map_to_all_frames(folder, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -160,9 +160,10 @@ def _work(
     changed = applied(look, rgb, cover)
     tell(0.8)
     told = _exports(rgb, look, found, references, options, files, batch, run)
-    sources: list[str | Path] = [task.source, *references, *(name for name in (files.mask, files.map) if name)]
-    arguments = {"references": list(references), "mask": files.mask, "map": files.map}
-    recipe = build_recipe("color", options, inputs=sources, arguments=arguments)
+    positional = [str(task.source), *references]  # one photo of many with --reference is the same call
+    sources = [*positional, *(name for name in (files.mask, files.map) if name)]
+    arguments = {"positional": positional, "mask": files.mask, "map": files.map}
+    recipe = build_recipe("color", options, inputs=sources, arguments=arguments | asdict(image))
     notes = write_image(
         task.target, from_srgb(photo, changed.numpy()), depth=image.depth, quality=image.quality,
         metadata=image.metadata, recipe=recipe, overwrite=batch.overwrite,

@@ -91,14 +91,20 @@ def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, le
             name = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
             if isinstance(value, bool):
                 out.append(name if value else f"--no-{name.removeprefix('--')}")
+            elif isinstance(value, (list, tuple)) and "parse" not in field.metadata:
+                out += [f"{name}={item}" for item in value]
             else:
-                items = _listed(value) if isinstance(value, (list, tuple)) else [value]
-                out += [f"{name}={item}" for item in items]
+                out.append(f"{name}={_written(value)}")
     return out
 
 
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, (list, tuple)) else value
+
+
+def _written(value: Any) -> str:
+    """A value as the user would write it: the parts of a tuple with commas between."""
+    return ",".join(str(part) for part in value) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _gathered(value: Any) -> Any:
@@ -124,7 +130,7 @@ def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
         settings["parser"] = _parser(meta["parse"])
         settings.setdefault("metavar", "<text>")
         hint = str | None if default is None else str
-        default = default if default is None else str(default)  # as the user would write it
+        default = default if default is None else _written(default)
     if many:
         hint, default = list[hint], list(default or ())  # type: ignore[valid-type]
     annotation = Annotated[hint, typer.Option(*spellings, **settings)]  # type: ignore[valid-type]
