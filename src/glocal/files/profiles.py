@@ -2,7 +2,8 @@
 
 Going back adds the *change* to the original pixels: `result = original + P(new) - P(old)`, where `P` takes sRGB to the
 picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, even
-colours outside of sRGB. Colour transforms are Little CMS in floating point, for every depth.
+colours outside of sRGB. Profiles of three curves and a matrix are applied by tables, others by Little CMS in floating
+point, for every depth.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import InputError
+from glocal.files.matrix_profiles import matrix_profile
 from glocal.files.picture import Array, Picture, check_finite, to_type, type_of
 
 _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
@@ -45,6 +47,9 @@ def to_srgb(picture: Picture) -> Array:
             values = np.clip(values, 0, 1)
         return np.repeat(values, 3, axis=2) if picture.gray else values
     assert picture.icc is not None
+    model = matrix_profile(picture.icc) if space == "rgb" else None
+    if model is not None:
+        return model.to_srgb(picture.pixels)
     rgb = _transform(picture.pixels, picture.icc, _srgb_profile(), space, "rgb")
     if space == "gray":
         rgb[:] = rgb.mean(axis=2, keepdims=True)  # the white point of the profile tints gray by its rounding
@@ -83,7 +88,8 @@ def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture
     rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
     own = _to_own(picture, rgb, space)
     if same_size:
-        own = to_type(picture.pixels, np.dtype(np.float32)) + (own - _to_own(picture, to_srgb(picture), space))
+        wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
+        own = to_type(picture.pixels, wide) + (own - _to_own(picture, to_srgb(picture), space))
     return replace(new, pixels=_quantised(own, dtype))
 
 
@@ -92,6 +98,9 @@ def _to_own(picture: Picture, rgb: Array, space: str) -> Array:
     if space == "srgb":
         return rgb[:, :, : picture.pixels.shape[2]]
     assert picture.icc is not None
+    model = matrix_profile(picture.icc) if space == "rgb" else None
+    if model is not None:
+        return model.from_srgb(rgb)
     return _transform(rgb, _srgb_profile(), picture.icc, "rgb", space)
 
 
@@ -113,7 +122,8 @@ def _neutral(image: Array) -> bool:
 
 
 def _beyond_unit(pixels: Array) -> bool:
-    return pixels.dtype.kind == "f" and bool(pixels.size) and bool(pixels.min() < 0 or pixels.max() > 1)
+    """Whether sRGB in [0, 1] and float32 does not hold the pixels as they are."""
+    return pixels.dtype == np.float64 or (pixels.dtype.kind == "f" and bool(pixels.min() < 0 or pixels.max() > 1))
 
 
 def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:
