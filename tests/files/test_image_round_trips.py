@@ -273,3 +273,41 @@ def test_pictures_without_metadata_get_none(tmp_path, suffix):
     read = read_image(tmp_path / f"a.{suffix}")
     assert (read.icc, read.exif, read.xmp, read.alpha) == (None, None, None, None)
     assert np.abs(read.pixels.astype(int) - smooth(3)).mean() < 6
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("suffix", ["jpg", "webp"])
+def test_lossy_files_that_nobody_touched_keep_their_pixels(tmp_path, suffix, channels):
+    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    profile = ADOBE if channels == 3 else None
+    noisy = pixels("8", channels, (40, 50))
+    write_image(first, Picture(noisy, icc=profile, exif=EXIF, xmp=XMP, format="PNG"), quality=80)
+    read = read_image(first)
+    recipe = build_recipe("denoise", {"strength": 0})
+    write_image(second, from_srgb(read, to_srgb(read)), recipe=recipe)
+    back = read_image(second)
+    np.testing.assert_array_equal(back.pixels, read.pixels)
+    np.testing.assert_array_equal(np.asarray(Image.open(second)), np.asarray(Image.open(first)))
+    assert (back.icc, back.exif, back.xmp) == (read.icc, read.exif, read.xmp)
+    assert read_recipe(second) == recipe
+    write_image(second, read, metadata="strip", overwrite=True)
+    back = read_image(second)
+    np.testing.assert_array_equal(back.pixels, read.pixels)
+    assert (back.icc, back.exif, back.xmp) == (read.icc, None, None)
+    write_image(second, read, quality=40, overwrite=True)
+    assert (read_image(second).pixels != read.pixels).any()
+    touched = to_srgb(read)
+    touched[0, 0] = 1 - touched[0, 0]
+    write_image(second, from_srgb(read, touched), overwrite=True)
+    assert (read_image(second).pixels != read.pixels).any()
+
+
+def test_lossy_webp_with_alpha_keeps_its_pixels(tmp_path):
+    noisy = pixels("8", 4, (40, 50))
+    Image.fromarray(noisy).save(tmp_path / "a.webp", quality=70)
+    read = read_image(tmp_path / "a.webp")
+    write_image(tmp_path / "b.webp", read, recipe=build_recipe("denoise", {}))
+    np.testing.assert_array_equal(
+        np.asarray(Image.open(tmp_path / "b.webp")), np.asarray(Image.open(tmp_path / "a.webp"))
+    )
+    assert read_recipe(tmp_path / "b.webp")["command"] == "denoise"

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import ArgumentError, GlocalError, InputError
-from glocal.files import exif, pillow_formats, png, recipes, tiff, xmp
+from glocal.files import exif, pillow_formats, png, recipes, streams, tiff, xmp
 from glocal.files.atomic import check_free, write_whole
 from glocal.files.formats import FORMATS, Format, Unreadable, format_of_name, sniff
 from glocal.files.picture import Array, Picture, to_depth
 
 MAX_PIXELS = 256_000_000
+QUALITY = 95
 _SLACK = 64 << 20  # bytes that a file may have beyond its pixels
 
 
@@ -47,6 +48,8 @@ def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
             picture = pillow_formats.decode(data, name)
         if sorted(picture.size) != sorted((height, width)):
             raise Unreadable("its header and its content disagree about the size")
+        if not picture.lossless and not picture.notes and exif.orientation(picture.exif) == 1:
+            picture = replace(picture, stream=streams.remembered(data, picture))
         return replace(_upright(picture), path=path, kind="file")
 
 
@@ -62,7 +65,7 @@ def write_image(
     picture: Picture,
     *,
     depth: str = "keep",
-    quality: int = 95,
+    quality: int = QUALITY,
     metadata: str = "keep",
     recipe: Mapping[str, Any] | None = None,
     overwrite: bool = False,
@@ -73,7 +76,8 @@ def write_image(
         path: The suffix decides the format.
         picture: What to write; `glocal.files.profiles.from_srgb` makes it from computed colours.
         depth: "keep", "8", "16" or "float". A depth that the format cannot hold becomes the nearest one it can.
-        quality: 1 to 100 for JPEG, WebP, AVIF and HEIC.
+        quality: 1 to 100 for JPEG, WebP, AVIF and HEIC. A JPEG or WebP whose pixels are still those that were read is
+            not coded again at the default quality: its pixels stay the same to the bit.
         metadata: "keep", or "strip" to leave out EXIF, XMP, texts and the recipe. The colour profile always stays.
         recipe: How the picture was made (see `glocal.files.recipes`), embedded where the format has a place for it.
         overwrite: Replace an existing file.
@@ -252,6 +256,10 @@ def _encode(picture: Picture, target: Format, recipe: str | None, quality: int) 
         return tiff.encode(picture, recipe=recipe), ()
     if recipe is not None and target.metadata:
         picture = replace(picture, xmp=xmp.with_recipe(picture.xmp, recipe))
+    if picture.stream is not None and picture.format == target.name and quality == QUALITY:
+        data = streams.reused(picture.stream, picture)
+        if data is not None:
+            return data, ()
     return pillow_formats.encode(picture, target.name, quality=quality)
 
 

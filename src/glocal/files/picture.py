@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from glocal.errors import ArgumentError, InputError
+
+if TYPE_CHECKING:
+    from glocal.files.streams import Stream
 
 Array = npt.NDArray[Any]
 
@@ -31,6 +34,8 @@ class Picture:
         notes: What was changed while reading, in words for people ("palette converted to RGB").
         path: Where it was read.
         kind: What `picture_from` was given: "file", "array" or "pil".
+        text: Texts of a PNG file by keyword.
+        stream: What `glocal.files.streams` needs to write a lossy file without coding it again.
     """
 
     pixels: Array
@@ -45,6 +50,7 @@ class Picture:
     path: Path | None = None
     kind: str = "array"
     text: dict[str, str] = field(default_factory=dict)
+    stream: Stream | None = field(default=None, repr=False)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -1,0 +1,109 @@
+"""Lossy files whose pixels were not changed: the coded stream is kept, and only the metadata around it is written anew.
+
+Coding a JPEG again would change its pixels a little even if nobody touched them. So a picture remembers the file it was
+read from and a sum of its pixels; if the sum still holds when it is written in the same format, the stream is reused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from glocal.files.picture import Picture
+
+_EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
+_MAX_SEGMENT = 65533
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A file as it was read, with the sum of the pixels that it decodes to and its profile."""
+
+    data: bytes
+    digest: bytes
+    icc: bytes | None
+
+
+def remembered(data: bytes, picture: Picture) -> Stream:
+    """The stream of a picture that was just decoded from `data`. Cost: one pass over the pixels."""
+    return Stream(data, _digest(picture), picture.icc)
+
+
+def reused(stream: Stream, picture: Picture) -> bytes | None:
+    """The file of a picture whose pixels are still those of its stream, with the picture's metadata.
+
+    Returns:
+        None if the pixels or the profile changed, or the metadata do not fit; the picture must be coded anew then.
+    """
+    if stream.icc != picture.icc or stream.digest != _digest(picture):
+        return None
+    if picture.format == "JPEG":
+        return _jpeg(stream.data, picture.exif, picture.xmp)
+    return _webp(stream.data, picture) if picture.format == "WEBP" else None
+
+
+def _digest(picture: Picture) -> bytes:
+    total = hashlib.blake2b(repr(picture.pixels.shape).encode(), digest_size=16)
+    total.update(np.ascontiguousarray(picture.pixels).reshape(-1).data)
+    if picture.alpha is not None:
+        total.update(np.ascontiguousarray(picture.alpha).reshape(-1).data)
+    return total.digest()
+
+
+def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
+    """A JPEG file with other EXIF and XMP; comments and IPTC are dropped along with EXIF and XMP when both are None."""
+    head, rest, stripped = b"", b"", exif is None and xmp is None
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
+        marker = data[at + 1]
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        segment = data[at : at + 2 + length]
+        body = segment[4:]
+        at += 2 + length
+        if marker == 0xE1 and body.startswith((_EXIF, _XMP, _XMP_MORE)):
+            continue
+        if stripped and marker in (0xED, 0xFE):
+            continue
+        if marker == 0xE0 and not rest:
+            head += segment
+        else:
+            rest += segment
+    if at + 4 > len(data) or data[at : at + 2] != b"\xff\xda":
+        return None
+    for prefix, block in ((_EXIF, exif), (_XMP, xmp)):
+        if block is not None:
+            if len(prefix) + len(block) + 2 > _MAX_SEGMENT:
+                return None
+            head += b"\xff\xe1" + struct.pack(">H", len(prefix) + len(block) + 2) + prefix + block
+    return b"\xff\xd8" + head + rest + data[at:]
+
+
+def _webp(data: bytes, picture: Picture) -> bytes | None:
+    """A WebP file with other EXIF and XMP."""
+    chunks = dict(_webp_chunks(data))
+    kind = b"VP8L" if b"VP8L" in chunks else b"VP8 "
+    if kind not in chunks or b"ANIM" in chunks:
+        return None
+    height, width = picture.size
+    flags = 0x20 * (picture.icc is not None) | 0x10 * (picture.alpha is not None)
+    flags |= 0x08 * (picture.exif is not None) | 0x04 * (picture.xmp is not None)
+    extent = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    parts = [(b"VP8X", bytes([flags, 0, 0, 0]) + extent)]
+    parts += [(name, chunks[name]) for name in (b"ICCP", b"ALPH", kind) if name in chunks]
+    parts += [(b"EXIF", picture.exif or b""), (b"XMP ", picture.xmp or b"")]
+    body = b"".join(
+        name + struct.pack("<I", len(part)) + part + b"\0" * (len(part) % 2) for name, part in parts if part
+    )
+    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 12
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        yield data[at : at + 4], data[at + 8 : at + 8 + length]
+        at += 8 + length + length % 2

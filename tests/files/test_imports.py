@@ -1,0 +1,16 @@
+"""The room of files knows no torch and starts quickly."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import glocal.files
+
+
+def test_no_module_imports_heavy_libraries():
+    names = sorted(path.stem for path in Path(glocal.files.__path__[0]).glob("*.py") if path.stem != "__init__")
+    assert "images" in names
+    code = "import sys\n" + "".join(f"import glocal.files.{name}\n" for name in names)
+    code += "sys.exit(', '.join(m for m in ('torch', 'numba', 'scipy', 'PIL', 'tifffile', 'soundfile') if m in sys.modules) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
