@@ -73,7 +73,7 @@ def gram(
     tensor([[1.]])
     """
     if any(p is not None and p.requires_grad for p in (weights, filters, bias)):
-        maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters, reverse)[0] + bias)
+        maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters, reverse).squeeze(0) + bias)
         return maps.T @ maps
     return _Gram.apply(x, neighbors, weights, filters, bias)
 

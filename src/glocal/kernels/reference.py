@@ -137,7 +137,7 @@ def gram(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, reverse: Reverse | None = None
 ) -> Tensor:
     """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`: x (n, c) -> (m, m). Differentiable."""
-    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters)[0] + bias)
+    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters).squeeze(0) + bias)
     return maps.T @ maps
 
 

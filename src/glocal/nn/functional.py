@@ -40,7 +40,7 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
         raise ArgumentError(message)
     weights = _like(graph.weights, x)
     y: Tensor = select.pick("graph_conv", x.device)(batched, graph.neighbors, weights, filters, reverse(graph))
-    return y if x.ndim == 3 else y[0]
+    return y if x.ndim == 3 else y.squeeze(0)
 
 
 def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
@@ -58,7 +58,7 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     y: Tensor = select.pick("shared_conv", x.device)(
         batched, graph.neighbors, _like(graph.weights, x), taps, reverse(graph)
     )
-    return y if x.ndim == 3 else y[0]
+    return y if x.ndim == 3 else y.squeeze(0)
 
 
 def extract(x: Tensor, graph: Graph) -> Tensor:
@@ -68,7 +68,7 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
     """
     batched = _checked("extract", x, graph, x)
     p: Tensor = select.pick("extract", x.device)(batched, graph.neighbors, _like(graph.weights, x), reverse(graph))
-    return p if x.ndim == 3 else p[0]
+    return p if x.ndim == 3 else p.squeeze(0)
 
 
 def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:

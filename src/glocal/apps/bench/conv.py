@@ -114,7 +114,7 @@ def _conv_rows(case: Case, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, f, w: operation(x.unsqueeze(0), graph.neighbors, w, f, reverse)[0]),
+        "ours": step(lambda x, f, w: operation(x.unsqueeze(0), graph.neighbors, w, f, reverse).squeeze(0)),
         INDEXING: step(lambda x, f, w: indexing(x, long, w, f)),
     }
     if GEOMETRIC in case.targets and importlib.util.find_spec("torch_geometric") is not None:
@@ -142,7 +142,7 @@ def _shared_rows(graph: Graph, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, h, w: operation(x.unsqueeze(0), graph.neighbors, w, h, reverse)[0]),
+        "ours": step(lambda x, h, w: operation(x.unsqueeze(0), graph.neighbors, w, h, reverse).squeeze(0)),
         INDEXING: step(lambda x, h, w: torch.einsum("ndc,nd->nc", x[long], w * h)),
     }
     note = _difference(works["ours"](), works[INDEXING]())
@@ -179,7 +179,9 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
     composed = "graph_conv, relu, product"
     works = {
         "ours": step(lambda x: fused(x, graph.neighbors, weights, filters, bias, reverse)),
-        composed: step(lambda x: maps_product(conv(x.unsqueeze(0), graph.neighbors, weights, filters, reverse)[0])),
+        composed: step(
+            lambda x: maps_product(conv(x.unsqueeze(0), graph.neighbors, weights, filters, reverse).squeeze(0))
+        ),
         INDEXING: step(lambda x: maps_product(indexing(x, long, weights, filters))),
     }
     note = _difference(works["ours"](), works[INDEXING]())
@@ -221,4 +223,4 @@ def memory_case(side: str, *, small: bool) -> Callable[[], object]:
         long = graph.neighbors.long()
         return lambda: indexing(x, long, weights, filters).backward(gradient)
     reverse, operation = functional.reverse(graph), _operation("graph_conv")
-    return lambda: operation(x.unsqueeze(0), graph.neighbors, weights, filters, reverse)[0].backward(gradient)
+    return lambda: operation(x.unsqueeze(0), graph.neighbors, weights, filters, reverse).squeeze(0).backward(gradient)
