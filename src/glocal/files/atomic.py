@@ -74,6 +74,24 @@ def check_free(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return final
 
 
+def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
+    """`check_free`, and a file can be made in the folder: for work that takes long before it writes.
+
+    Raises:
+        OutputError: See `check_free`, or the folder cannot be written to.
+    """
+    final = check_free(path, overwrite=overwrite)
+    beside = final.with_name(f".{secrets.token_hex(4)}.part")
+    try:
+        beside.touch(exist_ok=False)
+    except OSError as error:
+        raise output_error(final, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+    return final
+
+
 def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     """What the system said while writing `path`, as an `OutputError` with a remedy."""
     if isinstance(error, FileExistsError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glocal.apps.style.estimate import count_levels
+
 
 def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]:
     """Shapes from coarse to fine, each half of the next; the first has a longer side of about `coarsest`.
@@ -14,9 +16,7 @@ def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]
     >>> level_shapes((192, 256), 32)
     [(24, 32), (48, 64), (96, 128), (192, 256)]
     """
-    count = 1
-    while max(shape) / 2**count >= coarsest * 0.75:
-        count += 1
+    count = count_levels(shape, coarsest)
     return [fitted(shape, max(shape) / 2**k) for k in reversed(range(count))]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 from glocal.errors import ArgumentError
 
@@ -118,9 +118,22 @@ def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool
 
 
 PRESETS: dict[str, StyleOptions] = {
+    "painterly": StyleOptions(
+        preset="painterly",
+        iterations=200,
+        ease=0.7,
+        tv=0.001,
+        maps=64,
+        filters=((5, 1), (5, 2), (5, 4), (5, 8)),
+        colors="centred",
+        whiten=0.3,
+        anchor=0.3,
+        anchor_reach=8,
+        anchor_color=0.3,
+    ),
     "paper": StyleOptions(preset="paper", size=256),
 }
-DEFAULT_PRESET = "paper"
+DEFAULT_PRESET = "painterly"
 
 
 def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
@@ -138,3 +151,50 @@ def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
         message = f"stylize: there is no option {unknown[0]!r}. Choose from {', '.join(sorted(known))}."
         raise ArgumentError(message)
     return replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None})
+
+
+def parse_size(text: str) -> int | str:
+    """A number of pixels, or "keep".
+
+    >>> parse_size("512"), parse_size("keep")
+    (512, 'keep')
+    """
+    return "keep" if text == "keep" else int(text)
+
+
+_KEPT = "Default: the preset's."
+
+
+@dataclass(frozen=True)
+class StyleChoices:
+    """What the command line asks: a preset, and changes to it. None keeps the preset's value."""
+
+    preset: Literal["painterly", "paper"] = field(
+        default="painterly",
+        metadata={"help": "painterly: strong strokes, light stays light. paper: the method of 2017, exactly."},
+    )
+    size: int | str | None = field(
+        default=None,
+        metadata={
+            "help": "Longer side of the result in pixels, or keep. Default: 512 (paper: 256).",
+            "parse": parse_size,
+            "metavar": "<pixels>",
+        },
+    )
+    iterations: int | None = field(default=None, metadata={"help": f"Steps at the first level. {_KEPT}", "min": 0})
+    style_scale: float | None = field(default=None, metadata={"help": "Size of the strokes; 1 is the painting's own."})
+    keep_color: Literal["off", "luma", "match"] | None = field(
+        default=None, metadata={"help": "luma: only strokes, the photo's colours. match: the photo's palette."}
+    )
+    strength: float | None = field(default=None, metadata={"help": "0 is the photo, 1 the full effect."})
+    anchor: float | None = field(default=None, metadata={"help": f"How firmly light stays light. {_KEPT}"})
+    tv: float | None = field(default=None, metadata={"help": f"Flatness: total variation. {_KEPT}"})
+    networks: Literal["both", "local", "nonlocal"] | None = field(
+        default=None, metadata={"help": "nonlocal alone is figure 2 of the paper."}
+    )
+    seed: int | None = field(default=None, metadata={"help": "Draws filters and noise.", "min": 0})
+
+    def options(self) -> StyleOptions:
+        """The preset with the changes."""
+        changes = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "preset"}
+        return style_options(self.preset, changes)

@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from glocal.apps.style.colors import matched
+from glocal.apps.style.estimate import iterations_at
 from glocal.apps.style.levels import fitted, level_shapes, resized
-from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
+from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, thinned, whitened
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
 from glocal.optimize import Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
+_ANCHOR_STEP = 3  # the anchor averages over every third neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
 
@@ -84,10 +86,6 @@ class _Run:
         yield
         self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
-    def iterations(self, level: int) -> int:
-        """The iterations of a level."""
-        return max(1, round(self.options.iterations * self.options.ease**level)) if self.options.iterations else 0
-
 
 def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool | None] | None = None) -> Solution:
     """Transfer the style of the paintings to the photo, at the photo's own size.
@@ -134,7 +132,7 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[Objective,
         assert graph is not None
         target = _toned(photo, task) / 100
         channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
-        anchor = Anchor(graph, target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
+        anchor = Anchor(thinned(graph, _ANCHOR_STEP), target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
         weight = options.anchor * options.anchor_ease**level
         fixed = 1 / max(float(target[..., 0].var()), 1e-4)
         scale = balance({"anchor": anchor}, start)["anchor"] if options.balance == "gradient" else fixed
@@ -202,7 +200,7 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
 def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Minimum:
     """L-BFGS at one level, with reports to the caller."""
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
-    total = run.iterations(level)
+    total = iterations_at(run.options, level)
     began = told = time.perf_counter()
 
     def report(iteration: int, loss: float, z: Tensor) -> bool | None:
@@ -213,7 +211,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         told = now
         pace = (now - began) / iteration
         sizes = [h * w for h, w in run.shapes]
-        later = sum(run.iterations(k) * sizes[k] / sizes[level] for k in range(level + 1, len(sizes)))
+        later = sum(iterations_at(run.options, k) * sizes[k] / sizes[level] for k in range(level + 1, len(sizes)))
         image = run.frame.back(z).view(*run.shapes[level], 3) * 100
         left = pace * (total - done - iteration + later)
         return run.callback(Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image))

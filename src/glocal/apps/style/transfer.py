@@ -24,7 +24,8 @@ from torch import Tensor
 
 from glocal import colors
 from glocal.apps.style.colors import matched
-from glocal.apps.style.levels import fitted, resized
+from glocal.apps.style.estimate import shape_of
+from glocal.apps.style.levels import resized
 from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_options
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
@@ -139,7 +140,7 @@ def stylize(
     for name, item in [("photo", picture), *(("painting", p) for p in paintings)]:
         _check_size(name, item)
     kind = torch.zeros(0, dtype=dtype, device=device)
-    shape = picture.size if chosen.size == "keep" else fitted(picture.size, float(chosen.size))
+    shape = shape_of(picture.size, chosen.size)
     original = resized(_rgb(picture, kind), shape)
     lab = colors.lab_from_rgb(original)
     sources = tuple(colors.lab_from_rgb(_rgb(p, kind)) for p in paintings)

@@ -1,0 +1,64 @@
+"""Checkpoints of a run as files, so that it can go on after an interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from glocal.apps.style.solve import Checkpoint
+from glocal.errors import InputError
+from glocal.files.atomic import write_whole
+
+_FORMAT = "glocal-style-checkpoint-1"
+
+
+def checkpoint_path(target: str | os.PathLike[str]) -> Path:
+    """Where the checkpoint of an output lies: beside it.
+
+    >>> checkpoint_path("out/a.png").name
+    'a.png.checkpoint'
+    """
+    path = Path(target)
+    return path.with_name(path.name + ".checkpoint")
+
+
+def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dict[str, Any]) -> None:
+    """Write a checkpoint, whole or not at all, replacing an older one."""
+    from safetensors.torch import save
+
+    about = {"level": point.level, "iteration": point.iteration, "recipe": _key(recipe)}
+    data = save({"lab": point.lab.detach().cpu().contiguous()}, {"format": _FORMAT, "about": json.dumps(about)})
+    with write_whole(path, overwrite=True) as beside:
+        beside.write_bytes(data)
+
+
+def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Checkpoint:
+    """Read a checkpoint of a run with the same options and inputs.
+
+    Raises:
+        InputError: There is none, it is damaged, or it belongs to another run.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})["about"])
+            lab = file.get_tensor("lab")
+    except OSError as error:
+        raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start anew.") from error
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise InputError(f"read checkpoint ({path}): it is damaged. Leave out --resume to start anew.") from error
+    if about["recipe"] != _key(recipe):
+        message = (
+            f"read checkpoint ({path}): it belongs to a run with other options or pictures. "
+            "Leave out --resume to start anew."
+        )
+        raise InputError(message)
+    return Checkpoint(about["level"], about["iteration"], lab)
+
+
+def _key(recipe: dict[str, Any]) -> str:
+    kept = {name: recipe[name] for name in ("options", "arguments", "inputs")}
+    return json.dumps(kept, sort_keys=True, default=str)

@@ -1,0 +1,73 @@
+"""What a style transfer will take, told before it starts. Free of torch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from glocal.apps.style.options import StyleOptions
+
+# Fitted to runs at 256 to 2048 pixels; see `docs/style.md`.
+_BASE = 500 << 20  # torch, Numba and their code
+_GIGAFLOPS = 50.0  # what one core does of the networks' arithmetic
+_SECONDS_A_PIXEL = 4e-7  # of everything else in an iteration, on one core
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes at the peak, seconds, the shape of the result and the number of levels."""
+
+    memory: int
+    seconds: float
+    shape: tuple[int, int]
+    levels: int
+
+
+def shape_of(photo: tuple[int, int], size: int | str) -> tuple[int, int]:
+    """Height and width of the result: the photo's own, or with the longer side `size`.
+
+    >>> shape_of((300, 400), 512)
+    (384, 512)
+    """
+    if size == "keep":
+        return photo
+    factor = float(size) / max(photo)
+    h, w = (max(8, round(side * factor)) for side in photo)
+    return h, w
+
+
+def iterations_at(options: StyleOptions, level: int) -> int:
+    """L-BFGS steps at a level, counted from the coarsest."""
+    return max(1, round(options.iterations * options.ease**level)) if options.iterations else 0
+
+
+def count_levels(shape: tuple[int, int], coarsest: int) -> int:
+    """How often the shape can be halved until its longer side is about `coarsest`, plus one."""
+    count = 1
+    while max(shape) / 2**count >= coarsest * 0.75:
+        count += 1
+    return count
+
+
+def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: StyleOptions) -> Cost:
+    """Estimate memory and time for a photo and paintings of these sizes (height, width).
+
+    Memory: graphs (neighbours, weights, distances and the reversed edges of each network: `20 d` bytes a pixel), the
+    maps of one network and the patches behind them, the history of L-BFGS, and the pictures themselves.
+    """
+    shape = shape_of(photo, options.size)
+    n = shape[0] * shape[1]
+    longer = max(shape) * options.style_scale
+    sources = [h * w * min(1.0, longer / max(h, w)) ** 2 for h, w in paintings]
+    locals_ = [] if options.networks == "nonlocal" else [side * side for side, _ in options.filters]
+    degrees = locals_ + ([] if options.networks == "local" else [options.degree])
+    edges = sum(degrees) + (options.degree if options.anchor else 0)
+    a_pixel = 12 * edges + 8 * options.degree + 8 * options.maps + 12 * 26 + 60
+    files = 40 * sum(h * w for h, w in [photo, *paintings])
+    memory = _BASE + files + int(a_pixel * n + (20 * max(degrees) + 4 * options.maps) * max(sources))
+    levels = count_levels(shape, options.coarsest)
+    flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
+    rest = _SECONDS_A_PIXEL * (len(degrees) + options.anchor_reach * (options.anchor > 0))
+    work = sum(n / 4 ** (levels - 1 - k) * iterations_at(options, k) for k in range(levels))
+    cores = os.cpu_count() or 1
+    return Cost(memory, 2 + work * (flops / (_GIGAFLOPS * 1e9) + rest) / cores, shape, levels)

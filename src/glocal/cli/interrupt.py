@@ -1,0 +1,36 @@
+"""Ctrl-C as a wish: the first asks the work to end and save what it has, the second ends it at once."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+
+@contextlib.contextmanager
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+    """Give a function that tells whether the user asked to stop.
+
+    Only the main thread of the main process can hear Ctrl-C; elsewhere the answer is always no.
+    """
+    asked = False
+    if threading.current_thread() is not threading.main_thread() or multiprocessing.parent_process() is not None:
+        yield lambda: False
+        return
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            raise KeyboardInterrupt
+        asked = True
+        sys.stderr.write("stopping after this iteration; press Ctrl-C again to stop at once\n")
+
+    before = signal.signal(signal.SIGINT, hear)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)
