@@ -23,6 +23,7 @@ BENCHMARKS: Table = {
 COMMANDS: Table = {
     "style": ("glocal.cli.style:style", "Give a photo the strokes and colours of a painting."),
     "color": ("glocal.cli.color:color", "Give a photo the colours of another."),
+    "speech": ("glocal.cli.speech:speech", "Remove steady noise from speech."),
     "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
     "bench": (BENCHMARKS, "Measure speed and memory beside the peers."),

@@ -1,0 +1,113 @@
+"""The trained speech denoisers, each behind one call: a block of samples in, the wanted rows out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glocal.apps.speech.blocks import Plan
+from glocal.apps.speech.frames import FrameNet, FrameShape
+from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
+from glocal.apps.speech.stft import analysis_window
+from glocal.errors import ModelError
+from glocal.files.weights import load_weights
+
+RATE = 16000
+_REACH = 8000  # how far the paper's graph looks in signals longer than its one second
+_LEAST = 32  # shorter signals are padded with zeros
+
+
+class Denoiser(Protocol):
+    """What the pipeline needs of a model."""
+
+    plan: Plan
+
+    def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """Samples (n, c) at 16 kHz -> rows `first` to `last` of (n, c + 1).
+
+        The last column is the gain to use above 8 kHz.
+        """
+
+
+class FrameDenoiser:
+    """The model on frames. One gain for all channels, from their mean power: the stereo image stays."""
+
+    def __init__(self, net: FrameNet, *, sigma: float | None) -> None:
+        self.net, self.sigma = net.eval(), sigma
+        grid = net.shape.hop * net.shape.step
+        self.plan = Plan(block=round(16 * RATE / grid) * grid, context=-(-net.shape.context // grid) * grid)
+
+    @torch.inference_mode()
+    def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """Denoise rows `first` to `last` of (n, c). Cost: linear in n."""
+        floor = None
+        if self.sigma is not None:
+            power = max(self.sigma, 1e-6) ** 2 * float(analysis_window(self.net.shape.window).square().sum())
+            floor = torch.full((1, 1, 1), power)
+        signal = torch.from_numpy(np.ascontiguousarray(samples.T))
+        out, envelope = self.net.denoise_rows(signal, first, last, floor)
+        return np.concatenate([out.T.numpy(), envelope.unsqueeze(1).numpy()], axis=1)
+
+
+class SampleDenoiser:
+    """A network of the paper: one graph, built on the mean of the channels, serves all of them."""
+
+    def __init__(self, net: SampleNet, *, sigma: float, everywhere: bool) -> None:
+        self.net, self.sigma = net.eval(), sigma
+        self.radius = None if everywhere else _REACH
+        self.plan = Plan(block=4 * RATE, context=_REACH + 192)
+
+    @torch.inference_mode()
+    def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """Denoise rows `first` to `last` of (n, c), by homogeneity at the noise level `sigma`."""
+        envelope = np.zeros((last - first, 1), np.float32)
+        if self.sigma <= 0:
+            return np.concatenate([samples[first:last], envelope + 1], axis=1)
+        scaled = np.ascontiguousarray(samples.T) * np.float32(SIGMA / self.sigma)
+        y = torch.from_numpy(np.pad(scaled, ((0, 0), (0, max(0, _LEAST - scaled.shape[1])))))
+        graph = similar_segments(y.mean(0), search_radius=self.radius) if self.net.kind == "nonlocal" else None
+        out: Tensor = self.net(y, graph)[:, first:last] * (self.sigma / SIGMA)
+        return np.concatenate([out.T.numpy(), envelope], axis=1)
+
+
+def frame_weights(net: FrameNet) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    """The arrays of a `FrameNet`, in half precision, and the sizes that belong to them: what a model file keeps."""
+    return {k: v.detach().cpu().numpy().astype(np.float16) for k, v in net.state_dict().items()}, asdict(net.shape)
+
+
+@lru_cache(maxsize=4)
+def load_frames(source: str | Path = "speech-frames") -> FrameNet:
+    """A trained `FrameNet`: one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
+    weights = load_weights(source)
+    try:
+        net = FrameNet(FrameShape(**weights.info["shape"]))
+    except (KeyError, TypeError) as error:
+        message = (
+            f"load model ({source}): it is no speech model on frames ({error}). Use a file of `glocal train speech`."
+        )
+        raise ModelError(message) from error
+    return _filled(net, weights.arrays, str(source))
+
+
+@lru_cache(maxsize=4)
+def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
+    """A trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
+    name = f"speech-{kind}" if source is None else source
+    return _filled(SampleNet(kind), load_weights(name).arrays, str(name))
+
+
+def _filled(net: Any, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
+    try:
+        net.load_state_dict({key: torch.from_numpy(value.astype(np.float32)) for key, value in arrays.items()})
+    except RuntimeError as error:
+        message = f"load model ({name}): its arrays do not fit the network. Install glocal again or train again."
+        raise ModelError(message) from error
+    return net.eval().requires_grad_(False)

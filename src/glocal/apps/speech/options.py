@@ -1,0 +1,63 @@
+"""What can be asked of the speech denoiser. Without torch, so that the command line starts at once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glocal.errors import ArgumentError
+
+MODELS = ("frames", "nonlocal", "local")
+Model = Literal["frames", "nonlocal", "local"]
+
+
+def parse_sigma(text: str) -> float | None:
+    """`auto` or a number, as the flag takes it.
+
+    >>> parse_sigma("auto"), parse_sigma("0.1")
+    (None, 0.1)
+    """
+    return None if text.lower() == "auto" else float(text)
+
+
+@dataclass(frozen=True)
+class SpeechOptions:
+    """The options of `glocal.denoise_speech` and `glocal speech`.
+
+    Attributes
+    ----------
+    model : str
+        "frames" is the one to use; "nonlocal" and "local" are the paper's small networks on samples.
+    sigma : float or None
+        Standard deviation of white noise in the file's own scale, full scale 1. None: estimated from quiet parts
+        ("frames" estimates the noise of every band and follows it over time).
+    strength : float
+        0 leaves the sound as it is, 1 removes all that the model takes for noise.
+    """
+
+    model: Model = field(default="frames", metadata={"help": "Which network; nonlocal and local are the paper's."})
+    sigma: float | None = field(
+        default=None,
+        metadata={
+            "help": "Standard deviation of white noise, full scale 1, or auto.",
+            "parse": parse_sigma,
+            "metavar": "NUMBER|auto",
+        },
+    )
+    strength: float = field(
+        default=1.0, metadata={"help": "How much of the noise to remove, 0 to 1.", "min": 0.0, "max": 1.0}
+    )
+
+    def __post_init__(self) -> None:
+        if self.model not in MODELS:
+            message = f"denoise_speech: `model` (={self.model!r}) is unknown. Choose one of {', '.join(MODELS)}."
+            raise ArgumentError(message)
+        if self.sigma is not None and not (self.sigma >= 0 and math.isfinite(self.sigma)):
+            message = (
+                f"denoise_speech: `sigma` (={self.sigma}) must be finite and not negative. Use None to estimate it."
+            )
+            raise ArgumentError(message)
+        if not 0 <= self.strength <= 1:
+            message = f"denoise_speech: `strength` (={self.strength}) must be between 0 and 1. Use 1 for all of it."
+            raise ArgumentError(message)

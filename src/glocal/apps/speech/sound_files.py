@@ -1,0 +1,135 @@
+"""From audio file to audio file, in constant memory: same format, rate, channels and length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.stream import CHUNK, LevelMeter, choose_model, estimate_sigma, stream_denoised
+from glocal.errors import ArgumentError
+from glocal.files.audio import open_audio
+from glocal.files.audio_output import create_audio
+
+_FULL = 0.9995  # what counts as clipped
+
+
+@dataclass(frozen=True)
+class SoundReport:
+    """What was done to a file: the noise level (its standard deviation, full scale 1) and what is worth knowing."""
+
+    seconds: float
+    rate: int
+    channels: int
+    model: str
+    sigma: float
+    estimated: bool
+    notes: tuple[str, ...] = ()
+
+
+def denoise_file(
+    source: str | Path,
+    target: str | Path,
+    options: SpeechOptions,
+    *,
+    residual: str | Path | None = None,
+    subtype: str | None = None,
+    recipe: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> SoundReport:
+    """Denoise an audio file into another, and what was removed into a third if `residual` names one.
+
+    `-` is the standard input and output. Both outputs appear whole or not at all. Memory does not grow with the
+    length. Raises InputError, OutputError, ArgumentError as `open_audio` and `create_audio` do.
+    """
+    if str(source) == "-" and options.model != "frames" and options.sigma is None:
+        message = f"speech (-): the model {options.model} needs the noise level before it starts. Give --sigma."
+        raise ArgumentError(message)
+    with ExitStack() as stack:
+        sound = stack.enter_context(open_audio(source))
+        info = sound.info
+        model, _ = choose_model(options, info.rate, info.frames, lambda: _first_pass(source))
+        out = stack.enter_context(create_audio(target, like=info, subtype=subtype, recipe=recipe, overwrite=overwrite))
+        rest = stack.enter_context(create_audio(residual, like=info, overwrite=overwrite)) if residual else None
+        ears = _Ears(sound.blocks(CHUNK), info.rate, info.frames, progress)
+
+        def denoise(chunks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+            return stream_denoised(chunks, info.rate, model, strength=options.strength)
+
+        for dry, clean in _paired(ears, denoise):
+            out.write(clean)
+            if rest is not None:
+                rest.write(dry - clean)
+    known = options.sigma is not None
+    sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()
+    return SoundReport(ears.heard / info.rate, info.rate, info.channels, options.model, sigma, not known, ears.notes())
+
+
+def _first_pass(source: str | Path) -> float:
+    with open_audio(source) as sound:
+        return estimate_sigma(sound.blocks(CHUNK), sound.info.rate)
+
+
+def _paired(
+    chunks: Iterable[NDArray[Any]], denoise: Callable[[Iterable[NDArray[Any]]], Iterator[NDArray[Any]]]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """What came out of `denoise` beside the rows that went in."""
+    waiting: list[NDArray[Any]] = []
+
+    def noted() -> Iterator[NDArray[Any]]:
+        for chunk in chunks:
+            waiting.append(chunk)
+            yield chunk
+
+    for clean in denoise(noted()):
+        rows = len(clean)
+        parts = []
+        while rows:
+            first = waiting.pop(0)
+            parts.append(first[:rows])
+            if len(first) > rows:
+                waiting.insert(0, first[rows:])
+            rows -= len(parts[-1])
+        if parts:
+            yield np.concatenate(parts), clean
+
+
+class _Ears:
+    """Chunks that pass by, counted and listened to."""
+
+    def __init__(
+        self, chunks: Iterable[NDArray[Any]], rate: int, frames: int | None, progress: Callable[[float], None] | None
+    ) -> None:
+        self.chunks, self.rate, self.frames, self.progress = chunks, rate, frames, progress
+        self.heard = self.clipped = 0
+        self.loudest = 0.0
+        self.meter = LevelMeter(rate)
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for chunk in self.chunks:
+            self.heard += len(chunk)
+            size = np.abs(chunk)
+            self.clipped += int((size >= _FULL).sum())
+            self.loudest = max(self.loudest, float(size.max()))
+            self.meter.hear(chunk)
+            yield chunk
+            if self.progress is not None and self.frames:
+                self.progress(self.heard / self.frames)
+
+    def notes(self) -> tuple[str, ...]:
+        notes = []
+        if self.loudest == 0:
+            notes.append("the sound is silent; nothing was done to it")
+        share = self.clipped / max(1, self.heard)
+        if share > 1e-3:
+            notes.append(f"{share:.1%} of the samples are clipped, which denoising does not repair")
+        if self.rate < 16000:
+            notes.append(f"{self.rate} Hz: a narrow band, for which the models were trained less")
+        return tuple(notes)

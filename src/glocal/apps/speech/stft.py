@@ -1,0 +1,57 @@
+"""Frames of a signal and back: a Hann window split evenly between analysis and synthesis, so nothing is lost."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as tf
+
+
+def analysis_window(window: int, *, device: torch.device | str = "cpu") -> Tensor:
+    """The square root of the periodic Hann window, (window,)."""
+    return torch.hann_window(window, periodic=True, device=device).sqrt()
+
+
+def spectra(samples: Tensor, *, window: int, hop: int) -> Tensor:
+    """Short-time Fourier transform of (b, n) -> complex (b, t, window // 2 + 1), t = ceil(n / hop) + window / hop - 1.
+
+    Frame `i` is centred on sample `(i + 1) hop - window / 2`; the signal is reflected at both ends (or padded with
+    zeros where it is shorter than a window). Cost: O(n window / hop log window).
+    """
+    n = samples.shape[-1]
+    tail = -n % hop
+    edge = window - hop
+    mode = "reflect" if n > edge + tail else "constant"
+    padded = tf.pad(samples.unsqueeze(1), (edge, edge + tail), mode=mode).squeeze(1)
+    cells = padded.unfold(-1, window, hop)
+    return torch.fft.rfft(cells * analysis_window(window, device=samples.device))
+
+
+def power_of(spectrum: Tensor) -> Tensor:
+    """`|z|^2` of complex numbers, without the square root in between."""
+    return spectrum.real.square() + spectrum.imag.square()
+
+
+def synthesis(spectrum: Tensor, *, window: int, hop: int, length: int) -> Tensor:
+    """The signal (b, length) of `spectra`: overlap-add of the windowed inverse transforms. Exact if nothing changed.
+
+    >>> x = torch.rand(1, 1000)
+    >>> torch.allclose(synthesis(spectra(x, window=512, hop=128), window=512, hop=128, length=1000), x, atol=1e-5)
+    True
+    """
+    cells = torch.fft.irfft(spectrum, n=window) * analysis_window(window, device=spectrum.device)
+    b, t, _ = cells.shape
+    total = (t - 1) * hop + window
+    summed = tf.fold(cells.transpose(1, 2), (1, total), (1, window), stride=(1, hop)).reshape(b, total)
+    edge = window - hop
+    return summed[:, edge : edge + length] * (2 * hop / window)
+
+
+def overlap_add(values: Tensor, *, window: int, hop: int, length: int) -> Tensor:
+    """A smooth signal (b, length) that follows one value for each frame, (b, t); constants stay constant."""
+    hann = torch.hann_window(window, periodic=True, device=values.device)
+    b, t = values.shape
+    total = (t - 1) * hop + window
+    summed = tf.fold(hann.view(1, -1, 1) * values.unsqueeze(1), (1, total), (1, window), stride=(1, hop))
+    edge = window - hop
+    return summed.reshape(b, total)[:, edge : edge + length] * (2 * hop / window)
