@@ -1,9 +1,12 @@
 """Batches through a trivial command that copies pictures: outputs, trees, failures, jobs, plans, interruption."""
 
+import contextlib
 import functools
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -255,3 +258,52 @@ def test_plain_progress_lines(capsys, monkeypatch):
     with Report(RunOptions(quiet=True)).progress("photo.png") as tell:
         tell(0.5)
     assert capsys.readouterr().err == ""
+
+
+def slow_copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, run: RunOptions) -> None:
+    """Copy pictures, and take a long time over the one called b.jpg."""
+    run_batch("copy", images, slow_work, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+
+
+def slow_work(task: Task, tell) -> dict:
+    if task.source.name == "b.jpg":
+        (task.target.parent / "started").touch()
+        time.sleep(60)
+    return work(task, tell, overwrite=False)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_real_interrupt(tree, jobs):
+    """Ctrl-C reaches every process of the terminal's group, as here: the batch ends with 130 and leaves whole files."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from glocal.cli import main\n"
+        f"main.COMMANDS = {{'copy': ('{Path(__file__).stem}:slow_copy', 'Copy.')}}\n"
+        "if __name__ == '__main__': main.main(sys.argv[1:])\n"
+    )
+    (tree / "run.py").write_text(code)
+    command = [
+        sys.executable,
+        str(tree / "run.py"),
+        "copy",
+        str(tree / "in"),
+        "-o",
+        str(tree / "out"),
+        "--jobs",
+        str(jobs),
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    while not ((tree / "out" / "started").exists() and (tree / "out" / "a.png").exists()):
+        assert process.poll() is None
+        time.sleep(0.05)
+    time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)
+    try:
+        _, shown = process.communicate(timeout=30)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    assert shown.splitlines()[-1] == "stopped: 1 of 2 done; go on with --skip-existing"
+    assert "Traceback" not in shown
+    assert files(tree / "out") == {"a.png", "started"}

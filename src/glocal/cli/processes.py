@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -51,7 +52,7 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], j
     suspects: list[Task] = []
     running: dict[Future[Outcome], Task] = {}
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_divide_threads, initargs=(threads_for(jobs),))
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(threads_for(jobs),))
     try:
         while running or (left and not suspects):
             while left and len(running) < jobs and not suspects:
@@ -70,6 +71,10 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], j
                     suspects.append(task)
                 else:
                     yield outcome
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGINT)
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
     if len(tasks) == 1 and suspects:
@@ -90,17 +95,27 @@ def _killed(task: Task) -> Outcome:
 
 def _perform(task: Task, work: Work, estimate: Callable[[Task], Estimate]) -> Outcome:
     """One task in a process of its own: every error becomes an outcome, so that nothing has to be pickled but words."""
+    signal.signal(signal.SIGINT, _stop_once)
     try:
         return perform(task, work, estimate, _silent)
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _stop_once(number: int, frame: Any) -> None:
+    """Stop the work, and let nothing disturb the tidying up that follows."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _silent(value: Any) -> None:
     """Progress inside of a file is not shown when several files run at once."""
 
 
-def _divide_threads(threads: int) -> None:
-    """Set before torch and numba are imported in the new process, since they read it only once."""
+def _start(threads: int) -> None:
+    """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a process that waits for work is told to end by its parent
     for name in _THREADS:
         os.environ[name] = str(threads)

@@ -74,8 +74,11 @@ def decode(data: bytes) -> Picture:
     )
 
 
-def encode(picture: Picture, *, recipe: str | None, level: int = 6) -> bytes:
-    """A PNG file with the picture's pixels and all that belongs to them."""
+def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
+    """A PNG file with the picture's pixels and all that belongs to them.
+
+    Level 2 of 9 takes a third of the time of 6 and gives files that are a tenth larger.
+    """
     import imagecodecs
 
     array = with_alpha(picture.pixels, picture.alpha)
