@@ -6,7 +6,7 @@ import sys
 import glocal
 
 PROMISED = {
-    "Graph", "GlocalError", "block_diagonal", "denoise_speech", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph", "recolor",
+    "Graph", "GlocalError", "block_diagonal", "denoise", "denoise_speech", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph", "recolor",
     "stylize", "testing", "weights", "__version__",
 }  # fmt: skip
 LAYERS = {

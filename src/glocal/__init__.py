@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glocal import nn as nn
     from glocal.apps.color.recolor import recolor as recolor
+    from glocal.apps.denoise.image import denoise as denoise
     from glocal.apps.speech.speech import denoise_speech as denoise_speech
     from glocal.apps.style.transfer import stylize as stylize
     from glocal.errors import GlocalError as GlocalError
@@ -26,6 +27,7 @@ _HOMES = {
     "GlocalError": "glocal.errors:GlocalError",
     "block_diagonal": "glocal.graphs.batch:block_diagonal",
     "denoise_speech": "glocal.apps.speech.speech:denoise_speech",
+    "denoise": "glocal.apps.denoise.image:denoise",
     "grid_graph": "glocal.graphs.grid:grid_graph",
     "interop": "glocal.graphs.interop",
     "knn_graph": "glocal.graphs.knn:knn_graph",

@@ -20,10 +20,19 @@ BENCHMARKS: Table = {
     "conv": ("glocal.cli.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
 }
 
+TRAIN: Table = {
+    "image": ("glocal.cli.train_image:train_image", "The networks that denoise photos."),
+}
+EVAL: Table = {
+    "image": ("glocal.cli.eval_image:eval_image", "The networks that denoise photos, and the Haar baseline."),
+}
 COMMANDS: Table = {
     "style": ("glocal.cli.style:style", "Give a photo the strokes and colours of a painting."),
     "color": ("glocal.cli.color:color", "Give a photo the colours of another."),
     "speech": ("glocal.cli.speech:speech", "Remove steady noise from speech."),
+    "denoise": ("glocal.cli.denoise:denoise", "Remove noise from photos."),
+    "train": (TRAIN, "Train the denoising networks."),
+    "eval": (EVAL, "Measure the denoising networks on test data."),
     "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
     "bench": (BENCHMARKS, "Measure speed and memory beside the peers."),

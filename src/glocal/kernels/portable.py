@@ -15,7 +15,9 @@ from torch import Tensor
 from glocal.kernels import reference
 
 _SPARE = 8  # candidates beyond k: enough that few rows of natural signals are searched again
-_BLOCK_ELEMENTS = 1 << 26  # 256 MiB of float32 distances at a time
+_BLOCK_ELEMENTS = {"cuda": 1 << 28}  # 1 GiB of float32 distances at a time: a GPU wants few, large launches
+_BLOCK_ELEMENTS_ELSEWHERE = 1 << 26
+_CHUNK = 64  # distances of which only the least is looked at first
 
 Progress = Callable[[float], None] | None
 
@@ -86,12 +88,14 @@ def _search(
     error = 4 * (f + 8) * epsilon * (norms + norms.max())  # of both the product form and the defined one
     neighbors = torch.empty(n, k, dtype=torch.int32, device=features.device)
     distances = torch.empty(n, k, dtype=kind, device=features.device)
-    block = max(1, min(n, _BLOCK_ELEMENTS // n))
+    block = max(1, min(n, _BLOCK_ELEMENTS.get(features.device.type, _BLOCK_ELEMENTS_ELSEWHERE) // n))
+    wide = torch.nn.functional.pad(centred, (0, 0, 0, -n % _CHUNK)).T
+    wide_norms = torch.nn.functional.pad(norms, (0, -n % _CHUNK), value=torch.inf).unsqueeze(0)
     for start in range(0, n, block):
         i = torch.arange(start, min(n, start + block), device=features.device)
-        rough = torch.addmm(norms.unsqueeze(0), centred[i], centred.T, alpha=-2)  # without |a|^2: the same ranks
+        rough = torch.addmm(wide_norms, centred[i], wide, alpha=-2)  # without |a|^2: the same ranks
         rough[i - start, i] = -torch.inf
-        kept, found = rough.topk(spare, dim=1, largest=False, sorted=True)
+        kept, found = _smallest(rough, spare)
         del rough
         neighbors[i], distances[i] = _rank(exact(i, found), found, i, k)
         if spare < n:
@@ -103,6 +107,21 @@ def _search(
         if progress is not None:
             progress(min(1.0, (start + block) / n))
     return neighbors, distances
+
+
+def _smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` smallest entries of each row and their places, smallest first.
+
+    They lie in the `count` chunks with the smallest minima, so all but one reading of the row is spared.
+    """
+    rows, n = values.shape
+    if n < 4 * count * _CHUNK:
+        return values.topk(count, dim=1, largest=False, sorted=True)
+    chunks = values.view(rows, -1, _CHUNK)
+    near = chunks.amin(2).topk(count, dim=1, largest=False, sorted=False).indices
+    inside = chunks.gather(1, near.unsqueeze(2).expand(-1, -1, _CHUNK)).view(rows, -1)
+    kept, place = inside.topk(count, dim=1, largest=False, sorted=True)
+    return kept, near.gather(1, place // _CHUNK) * _CHUNK + place % _CHUNK
 
 
 def _rank(d2: Tensor, found: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,1 @@
+"""Denoising pictures with small trained networks on graphs (appendix B). `image.denoise` is the call for people."""

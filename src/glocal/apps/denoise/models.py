@@ -1,0 +1,78 @@
+"""The networks that ship with the package, one file for each noise level, and networks of the user's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from glocal.apps.denoise.networks import ImageDenoiser
+from glocal.apps.denoise.options import MODELS, Architecture
+from glocal.errors import ArgumentError, ModelError
+from glocal.files.weights import MODELS as SHIPPED
+from glocal.files.weights import Weights, load_weights, read_index, save_weights
+
+
+def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
+    """Write a network into a folder of models; what it was trained for goes into its index entry."""
+    arrays = {key: value.detach().cpu().numpy() for key, value in net.state_dict().items()}
+    about = {**info, "kind": "image", "sigma": net.sigma, "architecture": asdict(net.architecture)}
+    return save_weights(name, arrays, folder=folder, info=about)
+
+
+def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDenoiser:
+    """The network for a model and a noise level, scaled to that level.
+
+    Of the levels that `model` was trained at, the nearest one (in ratio) is taken; homogeneity does the rest.
+
+    Parameters
+    ----------
+    model : "local", "nonlocal", "wide", or the path of a `.safetensors` file that `glocal train image` wrote
+    sigma : float
+        Noise of the picture it is for, in units of [0, 1].
+
+    Raises
+    ------
+    ModelError
+        If the weights are missing or damaged.
+    """
+    return _network(load_weights(_nearest(model, sigma, folder), folder=folder)).at_sigma(sigma)
+
+
+def levels(model: str, *, folder: Path = SHIPPED) -> dict[str, float]:
+    """The weights of a shipped model and the noise level each was trained at."""
+    entries = read_index(folder).items()
+    return {
+        name: float(entry["info"]["sigma"])
+        for name, entry in sorted(entries)
+        if entry.get("info", {}).get("kind") == "image" and entry["info"].get("model") == model
+    }
+
+
+def _nearest(model: str, sigma: float, folder: Path) -> str:
+    if model.endswith(".safetensors"):
+        return model
+    if model not in MODELS:
+        message = (
+            f"denoise: `model` (={model!r}) is unknown. Choose one of {', '.join(MODELS)}, or a .safetensors file."
+        )
+        raise ArgumentError(message)
+    found = levels(model, folder=folder)
+    if not found:
+        message = f"denoise: the weights of the model {model!r} are missing from {str(folder)!r}. Install glocal again."
+        raise ModelError(message)
+    return min(found, key=lambda name: abs(math.log(found[name] / sigma)))
+
+
+def _network(weights: Weights) -> ImageDenoiser:
+    try:
+        net = ImageDenoiser(Architecture(**weights.info["architecture"]), sigma=float(weights.info["sigma"]))
+        net.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.arrays.items()})
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        message = f"denoise: {weights.name!r} does not hold a denoising network for pictures ({error}). Train it again."
+        raise ModelError(message) from error
+    return net.requires_grad_(False)

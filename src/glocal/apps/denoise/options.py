@@ -1,0 +1,206 @@
+"""What can be chosen about a denoising network, its training and its use. No torch here: the command line reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from glocal.errors import ArgumentError
+
+PAPER_SIGMA = 0.07
+Device = Literal["cpu", "cuda"]
+Wanted = Literal["auto", "cpu", "cuda"]
+MIDDLES = ("none", "local", "nonlocal")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """The sizes of `f2 . f_middle . f1`.
+
+    middle
+        "none", "local" (one shared filter on the grid) or "nonlocal" (one shared filter on the graph of patches).
+    size, maps
+        Side of the analysis and synthesis filters, and their number.
+    patch, neighbors
+        Side of the patches that the non-local graph compares, and the degree of that graph.
+    """
+
+    middle: str = "nonlocal"
+    size: int = 3
+    maps: int = 18
+    patch: int = 7
+    neighbors: int = 9
+
+    def __post_init__(self) -> None:
+        if self.middle not in MIDDLES:
+            message = f"Architecture: `middle` (={self.middle!r}) is unknown. Choose one of {', '.join(MIDDLES)}."
+            raise ArgumentError(message)
+
+    @property
+    def halo(self) -> int:
+        """How far a pixel of the result looks through the two local layers (and a local middle layer)."""
+        return self.size // 2 * (3 if self.middle == "local" else 2)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained: from which other recipe's parameters it starts, for how many epochs, at what rate."""
+
+    architecture: Architecture
+    start: str | None
+    epochs: int
+    rate: float
+
+
+# The paper's four trainings, and the larger network that photos get by default.
+RECIPES: dict[str, Recipe] = {
+    "pretrain": Recipe(Architecture("none"), None, 1, 1e-3),
+    "local": Recipe(Architecture("none"), "pretrain", 10, 1e-4),
+    "local-middle": Recipe(Architecture("local"), "pretrain", 10, 1e-4),
+    "nonlocal": Recipe(Architecture("nonlocal"), "pretrain", 2, 1e-4),
+    "wide-pretrain": Recipe(Architecture("none", size=5, maps=32), None, 4, 1e-3),
+    "wide-start": Recipe(Architecture("nonlocal", size=5, maps=32, neighbors=16), "wide-pretrain", 1, 5e-4),
+    "wide": Recipe(Architecture("nonlocal", size=5, maps=32, neighbors=16), "wide-start", 1, 1e-4),
+}
+PAPER_NETWORKS = ("local", "local-middle", "nonlocal")
+
+
+MODELS = ("local", "nonlocal", "wide")
+
+
+def parse_sigma(text: str) -> float | None:
+    """A noise level as people write it: "auto", "0.1" or "25/255".
+
+    >>> parse_sigma("auto"), parse_sigma("51/255")
+    (None, 0.2)
+    """
+    if text == "auto":
+        return None
+    top, _, bottom = text.partition("/")
+    try:
+        return float(top) / float(bottom or "1")
+    except (ValueError, ZeroDivisionError) as error:
+        message = f"sigma: `{text}` is not a noise level. Write auto, 0.1 or 25/255."
+        raise ArgumentError(message) from error
+
+
+def _parse_level(text: str) -> float:
+    level = parse_sigma(text)
+    if level is None:
+        message = "sigma: `auto` has no meaning here. Write 0.07 or 25/255."
+        raise ArgumentError(message)
+    return level
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """One training: which recipe, at which noise, from which seed, and how often to look."""
+
+    recipe: str = field(default="nonlocal", metadata={"help": f"One of {', '.join(RECIPES)}."})
+    sigma: float = field(
+        default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
+    )
+    seed: int = field(default=0, metadata={"help": "Of the start, the order and the noise."})
+    epochs: int | None = field(default=None, metadata={"help": "Instead of the recipe's own numbers, for trials."})
+    every: int = field(default=100, metadata={"help": "Steps between validations, log lines and checkpoints."})
+    device: Wanted = field(default="auto", metadata={"help": "auto takes CUDA where there is one."})
+
+    def __post_init__(self) -> None:
+        if self.recipe not in RECIPES:
+            message = f"TrainOptions: `recipe` (={self.recipe!r}) is unknown. Choose one of {', '.join(RECIPES)}."
+            raise ArgumentError(message)
+        if not 0 < self.sigma < 10:
+            message = (
+                f"TrainOptions: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. The paper uses 0.07."
+            )
+            raise ArgumentError(message)
+        if self.epochs is not None and self.epochs < 1:
+            message = (
+                f"TrainOptions: `epochs` (={self.epochs}) must be at least 1. Leave it out for the paper's number."
+            )
+            raise ArgumentError(message)
+        if self.every < 1:
+            message = f"TrainOptions: `every` (={self.every}) must be at least 1. Use 100 steps."
+            raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which photos a training or an evaluation uses, and for what."""
+
+    test: int = field(default=150, metadata={"help": "Photos for testing, drawn at random from a folder.", "min": 1})
+    validation: int = field(default=15, metadata={"help": "Photos for validation, drawn from the rest.", "min": 1})
+    split_seed: int = field(default=0, metadata={"help": "Seed of that draw."})
+    crops: tuple[str, ...] = field(
+        default=(), metadata={"help": "Folder whose pictures are added for training as 128 x 128 corners, unscaled."}
+    )
+    prepared: str | None = field(default=None, metadata={"help": "Keep the prepared photos in this .npz file."})
+
+
+@dataclass(frozen=True)
+class EvalOptions:
+    """What is evaluated, at which noise."""
+
+    sigma: float = field(
+        default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
+    )
+    runs: tuple[str, ...] = field(
+        default=(), metadata={"help": "A folder that `glocal train image` wrote; once for each seed."}
+    )
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sigma < 10:
+            message = f"eval: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. The paper uses 0.07."
+            raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class DenoiseOptions:
+    """What may be chosen about denoising a picture."""
+
+    sigma: float | None = field(
+        default=None,
+        metadata={
+            "help": "Standard deviation of the noise in units of [0, 1], such as 0.1 or 25/255; auto estimates it.",
+            "parse": parse_sigma,
+            "metavar": "<auto|number>",
+        },
+    )
+    model: str = field(
+        default="wide", metadata={"help": f"{', '.join(MODELS)}, or a .safetensors file of your own training."}
+    )
+    strength: float = field(
+        default=1.0, metadata={"help": "How much of the noise is taken away.", "min": 0.0, "max": 1.0}
+    )
+    search_radius: int | None = field(
+        default=None,
+        metadata={
+            "help": "How far to look for similar patches, in pixels. Default: everywhere if small, else 10.",
+            "min": 3,
+        },
+    )
+    device: Device = field(default="cpu", metadata={"help": "Where to compute."})
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None and not 0 < self.sigma < 10:
+            message = (
+                f"denoise: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. Write 25/255 for 25 of 255, "
+                "or leave it out to estimate it."
+            )
+            raise ArgumentError(message)
+        if not 0 <= self.strength <= 1:
+            message = f"denoise: `strength` (={self.strength}) must lie between 0 and 1. Use 1 for all of it."
+            raise ArgumentError(message)
+        if self.search_radius is not None and self.search_radius < 3:
+            message = f"denoise: `search_radius` (={self.search_radius}) must be at least 3. Use 10."
+            raise ArgumentError(message)
+
+
+def chain(recipe: str) -> tuple[str, ...]:
+    """The recipes that lead to `recipe`, first to last.
+
+    >>> chain("nonlocal")
+    ('pretrain', 'nonlocal')
+    """
+    start = RECIPES[recipe].start
+    return (*(chain(start) if start else ()), recipe)

@@ -1,0 +1,135 @@
+"""The paper's training of the image networks: pre-train, then continue from there, batch 1, ADAM, projected thresholds.
+
+Deviations from the paper: none known in the method; the photos are those of any folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from glocal.apps.denoise.data import Photos
+from glocal.apps.denoise.evaluation import noisy_pictures, score
+from glocal.apps.denoise.networks import ImageDenoiser
+from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
+from glocal.errors import ArgumentError, DeviceError, InputError
+from glocal.training import Draws, Fitted, Stage, StepProgress, fit
+
+Report = Callable[[StepProgress], bool | None] | None
+
+
+def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Report = None) -> ImageDenoiser | None:
+    """Train `options.recipe` and whatever it starts from, continuing what `folder` already holds.
+
+    The loss of a step is the Euclidean distance `|net(x + noise) - x|` of one photo; noise and order follow from the seed.
+
+    Returns
+    -------
+    The trained network, or None if `progress` stopped it. `folder` then holds, for each recipe of the chain,
+    `NAME.jsonl` (validation curve), `NAME.checkpoint.safetensors` and, once finished, `NAME.safetensors`.
+    Cost: for each step one forward and backward pass, and one graph for non-local networks.
+    """
+    options = replace(options, device=resolve(options.device))
+    _check(photos, options)
+    _same_options(options, folder)
+    model = None
+    for name in chain(options.recipe):
+        finished = folder / f"{name}.safetensors"
+        recipe = RECIPES[name]
+        started = new_network(recipe, options, model)
+        if finished.exists():
+            model = _load(started, finished)
+            continue
+        ended = _run(started, name, photos, options, folder, progress)
+        if not ended.finished:
+            return None
+        _save(started, finished)
+        model = started
+    return model
+
+
+def new_network(recipe: Recipe, options: TrainOptions, start: ImageDenoiser | None) -> ImageDenoiser:
+    """A network with the recipe's sizes; the layers that `start` has are taken from it."""
+    model = ImageDenoiser(recipe.architecture, sigma=options.sigma, seed=options.seed).to(options.device)
+    if start is not None:
+        model.load_state_dict(start.state_dict(), strict=False)
+    return model
+
+
+def _run(
+    model: ImageDenoiser, name: str, photos: Photos, options: TrainOptions, folder: Path, progress: Report
+) -> Fitted:
+    training = torch.from_numpy(photos.part("train"))
+    order, noise = Draws(options.seed, f"order {name}"), Draws(options.seed, f"noise {name}")
+    checks = noisy_pictures(
+        photos.part("validation"), sigma=options.sigma, seed=0, stream="validation", device=options.device
+    )
+
+    def loss(step: int) -> Tensor:
+        truth = training[order.example(step, len(training))].to(torch.float32) / 255
+        noisy = (truth + options.sigma * noise.normal(step, tuple(truth.shape))).to(options.device)
+        graphs = model.graphs(noisy)
+        difference = model(noisy.reshape(-1, 1), graphs) - truth.to(options.device).reshape(-1, 1)
+        return torch.linalg.vector_norm(difference)
+
+    def validate() -> float:
+        scores = score(model, checks)
+        return sum(scores) / len(scores)
+
+    recipe = RECIPES[name]
+    epochs = recipe.epochs if options.epochs is None else options.epochs
+    stage = Stage(name, epochs * len(training), recipe.rate, options.every)
+    return fit(model, loss, stage, validate=validate, folder=folder, progress=progress)
+
+
+def resolve(device: Wanted) -> Device:
+    """The device that "auto" means here."""
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device
+
+
+def _same_options(options: TrainOptions, folder: Path) -> None:
+    """A folder holds one training: the same noise, seed and epochs each time."""
+    wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
+    path = folder / "options.json"
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found != wanted:
+            message = f"train: {str(folder)!r} holds a training with {found}, not {wanted}. Use another folder."
+            raise ArgumentError(message)
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+
+
+def _check(photos: Photos, options: TrainOptions) -> None:
+    counts = photos.counts()
+    if not counts["train"] or not counts["validation"]:
+        message = (
+            f"train: there are {counts['train']} training and {counts['validation']} validation photos; both are needed. "
+            "Use more photos or another split."
+        )
+        raise InputError(message)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        message = f"train: the device {options.device!r} is not available here. Use cpu."
+        raise DeviceError(message)
+
+
+def _save(model: ImageDenoiser, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    beside = path.with_suffix(".part")
+    save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, beside)
+    beside.replace(path)
+
+
+def _load(model: ImageDenoiser, path: Path) -> ImageDenoiser:
+    from safetensors.torch import load_file
+
+    model.load_state_dict(load_file(path))
+    return model

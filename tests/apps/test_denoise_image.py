@@ -1,0 +1,269 @@
+"""`glocal.denoise`: quality on known noise, bands equal to the whole, kinds of pictures, levels, and every message."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import glocal
+from glocal.apps.denoise import bands
+from glocal.apps.denoise.calibration import calibrated
+from glocal.apps.denoise.image import OPPONENT, Denoised, residual_picture
+from glocal.apps.denoise.models import levels, load_model, save_model
+from glocal.apps.denoise.networks import ImageDenoiser
+from glocal.apps.denoise.noise import estimate_sigma
+from glocal.apps.denoise.options import MODELS, Architecture, parse_sigma
+from glocal.errors import ArgumentError, InputError, ModelError
+from glocal.files.picture import Picture
+
+
+def scene(h=64, w=72, channels=3, seed=0):
+    """Smooth shading, edges and stripes, in [0.1, 0.9]."""
+    y, x = np.mgrid[:h, :w]
+    planes = [
+        0.5 + 0.2 * np.sin(x / 9 + c) * np.cos(y / 11) + 0.15 * ((x // 16 + y // 20 + c) % 2) for c in range(channels)
+    ]
+    return np.clip(np.stack(planes, -1), 0.1, 0.9)
+
+
+def noisy(clean, sigma, seed=0):
+    return clean + np.random.default_rng(seed).normal(0, sigma, clean.shape)
+
+
+def psnr(a, b):
+    return -10 * np.log10(np.mean((np.asarray(a, float) - b) ** 2))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("sigma", [0.03, 0.1, 0.2])
+def test_every_model_removes_noise_at_levels_it_was_not_trained_at(model, sigma):
+    clean = scene(channels=1)
+    y = noisy(clean, sigma)
+    gain = psnr(glocal.denoise(y, sigma, model=model).image, clean) - psnr(y, clean)
+    assert gain > {"local": 2.5, "nonlocal": 3.0, "wide": 4.0}[model]
+
+
+def test_colour_gains_more_than_its_channels_alone():
+    clean = scene(channels=1) * [1.0, 0.9, 0.8]  # one hue: most of the picture is in its luminance
+    y = noisy(clean, 0.1)
+    together = psnr(glocal.denoise(y, 0.1).image, clean)
+    alone = psnr(np.concatenate([glocal.denoise(y[..., c], 0.1).image for c in range(3)], -1), clean)
+    assert together > alone + 0.3
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("shape", [(61, 33, 3), (50, 47, 1)])
+def test_bands_equal_the_whole_to_the_bit(model, shape):
+    y = noisy(scene(*shape), 0.1).astype(np.float32)
+    whole = glocal.denoise(y, 0.1, model=model, search_radius=5, rows=shape[0]).image
+    for rows in (11, 40):
+        assert np.array_equal(whole, glocal.denoise(y, 0.1, model=model, search_radius=5, rows=rows).image), rows
+
+
+def test_halo_is_as_small_as_it_may_be():
+    """One row less and a band must differ: otherwise the test above would not notice a halo that is too small."""
+    y = torch.from_numpy(noisy(scene(48, 40, 1), 0.1).astype(np.float32)).permute(2, 0, 1)
+    net = calibrated(load_model("nonlocal", 0.1), low=0.0, high=1.0)
+    whole = bands.denoise_planes(y, [net], search_radius=6, rows=48)
+    enough = bands.halo
+    assert torch.equal(bands.denoise_planes(y, [net], search_radius=6, rows=8), whole)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bands, "halo", lambda *a: enough(*a) - 2)
+        assert not torch.equal(bands.denoise_planes(y, [net], search_radius=6, rows=8), whole)
+
+
+def test_small_pictures_are_searched_everywhere_and_large_ones_near(monkeypatch):
+    seen = []
+    real = ImageDenoiser.graphs
+
+    def spy(self, band, **kwargs):
+        if band.shape == (44, 44):  # not those of the calibration
+            seen.append(kwargs["search_radius"])
+        return real(self, band, **kwargs)
+
+    monkeypatch.setattr(ImageDenoiser, "graphs", spy)
+    y = noisy(scene(44, 44, 1), 0.1)
+    glocal.denoise(y, 0.1)
+    monkeypatch.setattr("glocal.apps.denoise.image.WHOLE", 44 * 44 - 1)
+    glocal.denoise(y, 0.1)
+    assert seen == [None, 10]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
+def test_result_has_the_type_and_shape_of_the_input_and_alpha_stays(dtype):
+    top = np.iinfo(dtype).max if np.issubdtype(dtype, np.integer) else 1
+    clean = scene(32, 40)
+    y = np.clip(noisy(clean, 0.08), 0, 1) * top
+    alpha = np.linspace(0, top, 32 * 40).reshape(32, 40, 1)
+    given = np.concatenate([y, alpha], -1).astype(dtype)
+    found = glocal.denoise(given, 0.08).image
+    assert found.dtype == dtype
+    assert found.shape == (32, 40, 4)
+    assert np.array_equal(found[..., 3], given[..., 3])
+    assert psnr(found[..., :3] / top, clean) > psnr(given[..., :3] / top, clean) + 4
+
+
+def test_pil_in_pil_out_and_paths(tmp_path):
+    pixels = (255 * np.clip(noisy(scene(24, 30), 0.1), 0, 1)).astype(np.uint8)
+    found = glocal.denoise(Image.fromarray(pixels), 0.1).image
+    assert isinstance(found, Image.Image)
+    assert found.size == (30, 24)
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    assert np.array_equal(np.asarray(found), glocal.denoise(tmp_path / "a.png", 0.1).image)
+
+
+def test_float_values_outside_the_unit_interval_are_not_clipped():
+    y = noisy(scene(24, 24, 1), 0.05) + 3
+    found = glocal.denoise(y, 0.05).image
+    assert found.min() > 2
+    assert psnr(found - 3, scene(24, 24, 1)) > psnr(y - 3, scene(24, 24, 1))
+
+
+@pytest.mark.parametrize("sigma", [0.004, 0.02, 0.15])
+def test_brightness_stays_at_every_level_and_sign(sigma):
+    """Flat areas keep their value to a thousandth, far beyond what the networks were trained on."""
+    for colour in ([0.05, 0.5, 0.95], [0.9, 0.9, 0.9], [0.8, 0.2, 0.1]):
+        flat = np.broadcast_to(np.array(colour), (48, 48, 3))
+        y = noisy(flat, sigma)
+        assert np.abs(glocal.denoise(y, sigma).image.mean((0, 1)) - y.mean((0, 1))).max() < 0.001 + 0.03 * sigma
+
+
+def test_calibration_takes_away_a_known_bias():
+    net = ImageDenoiser(Architecture("none", maps=1), sigma=0.1)  # a blur
+    with torch.no_grad():
+        net.synthesis.filters.mul_(1.05)
+    y = torch.full((12, 12), 0.7)
+    found = calibrated(net, low=0.0, high=1.0)(y.reshape(1, -1, 1), net.graphs(y))
+    torch.testing.assert_close(found[0, :, 0], y.reshape(-1), rtol=0.005, atol=0)
+
+
+def test_opponent_transform_is_orthonormal_with_luminance_first():
+    torch.testing.assert_close(OPPONENT @ OPPONENT.T, torch.eye(3, dtype=torch.float64))
+    gray = OPPONENT @ torch.ones(3, dtype=torch.float64)
+    torch.testing.assert_close(gray, torch.tensor([3**0.5, 0, 0], dtype=torch.float64))
+
+
+def test_strength_blends_and_zero_changes_nothing():
+    y = noisy(scene(32, 32), 0.1).astype(np.float32)
+    full, half, none = (glocal.denoise(y, 0.1, strength=s).image for s in (1.0, 0.5, 0.0))
+    np.testing.assert_allclose(half, (full + y) / 2, atol=1e-5)
+    np.testing.assert_allclose(none, y, atol=1e-6)
+
+
+def test_progress_rises_to_one():
+    seen = []
+    glocal.denoise(noisy(scene(60, 40, 1), 0.1), 0.1, search_radius=5, rows=16, progress=seen.append)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+    assert len(seen) >= 8
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.05, 0.1, 0.2])
+def test_estimated_noise_is_within_a_tenth_on_a_scene_with_edges(sigma):
+    found = [estimate_sigma(noisy(scene(128, 128, 1), sigma, seed)[..., 0]) for seed in range(5)]
+    assert np.mean(found) == pytest.approx(sigma, rel=0.1)
+
+
+def test_auto_sigma_is_reported_and_used():
+    y = noisy(scene(96, 96), 0.1)
+    result = glocal.denoise(y)
+    assert result.estimated
+    assert result.sigma == pytest.approx(0.1, rel=0.1)
+    given = glocal.denoise(y, result.sigma)
+    assert not given.estimated
+    assert np.array_equal(given.image, result.image)
+
+
+def test_large_planes_are_estimated_on_a_part_of_their_rows():
+    plane = np.random.default_rng(0).normal(0.5, 0.1, (3000, 3000)).astype(np.float32)
+    assert estimate_sigma(plane) == pytest.approx(0.1, rel=0.01)
+
+
+def test_flat_pictures_have_no_noise_and_come_back():
+    flat = np.full((20, 20, 3), 77, np.uint8)
+    result = glocal.denoise(flat)
+    assert result.sigma == 0
+    assert np.array_equal(result.image, flat)
+
+
+def test_residual_shows_what_was_removed():
+    y = noisy(scene(32, 32), 0.1).astype(np.float32)
+    shown = residual_picture(glocal.denoise(y, 0.1)).pixels
+    assert shown.dtype == np.uint8
+    assert abs(float(shown.mean()) - 127.5) < 5
+    assert 15 < float(shown.std()) < 50  # sigma is an eighth of the range
+    nothing = Denoised(None, 0.1, False, "wide", 0.0, Picture(np.zeros((2, 2, 1), np.uint8)), np.zeros((2, 2, 1)))
+    assert set(residual_picture(nothing).pixels.ravel()) == {128}
+
+
+def test_shipped_models_load_and_the_nearest_level_is_taken():
+    for model in MODELS:
+        found = levels(model)
+        assert found
+        for sigma in found.values():
+            assert load_model(model, sigma).sigma == pytest.approx(sigma)
+    near, far = load_model("wide", 14 / 255), load_model("wide", 60 / 255)
+    assert not torch.equal(near.analysis.filters, far.analysis.filters)
+
+
+def test_own_models_are_used_by_path(tmp_path):
+    net = ImageDenoiser(Architecture("none", maps=2), sigma=0.05, seed=3)
+    path = save_model(net, "mine", tmp_path, info={"model": "mine"})
+    y = noisy(scene(20, 20, 1), 0.1).astype(np.float32)
+    found = glocal.denoise(y, 0.1, model=str(path)).image
+    own, signal = net.at_sigma(0.1), torch.from_numpy(y[..., 0])
+    level = calibrated(own, low=float(signal.min()), high=float(signal.max()))
+    expected = level(signal.reshape(1, -1, 1), own.graphs(signal)).detach().reshape(20, 20)
+    np.testing.assert_allclose(found[..., 0], expected, atol=1e-6)
+
+
+def test_damaged_and_foreign_weights_are_named(tmp_path):
+    net = ImageDenoiser(Architecture("none"), sigma=0.07)
+    path = save_model(net, "image-local", tmp_path, info={"model": "local"})
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(ModelError, match="is damaged: its SHA-256"):
+        glocal.denoise(np.zeros((20, 20), np.uint8) + 9, 0.1, model="local", models=tmp_path)
+    with pytest.raises(ModelError, match=r"weights of the model 'wide' are missing .* Install glocal again"):
+        glocal.denoise(np.zeros((20, 20), np.uint8), 0.1, models=tmp_path)
+    from safetensors.numpy import save_file
+
+    save_file({"a": np.zeros(3, np.float32)}, tmp_path / "other.safetensors")
+    with pytest.raises(ModelError, match="does not hold a denoising network"):
+        glocal.denoise(np.zeros((20, 20), np.uint8), 0.1, model=str(tmp_path / "other.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("image", "settings", "error", "text"),
+    [
+        (np.zeros((20, 20)), {"sigma": 0}, ArgumentError, r"`sigma` \(=0\) must be positive.*25/255"),
+        (np.zeros((20, 20)), {"sigma": -0.1}, ArgumentError, r"`sigma` \(=-0.1\) must be positive"),
+        (np.zeros((20, 20)), {"sigma": 25}, ArgumentError, r"`sigma` \(=25\) must be positive, in units of \[0, 1\]"),
+        (np.zeros((5, 5)), {}, InputError, r"\(h=5, w=5\) is smaller than 8 x 8.*Use a larger one"),
+        (np.full((20, 20), np.nan), {}, InputError, "400 values are NaN or infinite"),
+        (np.zeros((20, 20)), {"model": "big"}, None, None),
+        (np.zeros((20, 20)), {"strength": 2}, ArgumentError, r"`strength` \(=2\) must lie between 0 and 1"),
+        (np.zeros((20, 20)), {"search_radius": 1}, ArgumentError, r"`search_radius` \(=1\) must be at least 3"),
+    ],
+)
+def test_messages(image, settings, error, text):
+    if error is None:  # an unknown model is only looked for when there is noise to remove
+        error, text, image = ArgumentError, r"`model` \(='big'\) is unknown. Choose one of local, nonlocal, wide", image
+        settings = {**settings, "sigma": 0.1}
+    with pytest.raises(error, match=text):
+        glocal.denoise(image, **settings)
+
+
+def test_noise_levels_as_people_write_them():
+    assert parse_sigma("auto") is None
+    assert parse_sigma("25/255") == pytest.approx(0.098, rel=1e-2)
+    assert parse_sigma("0.1") == 0.1
+    for text in ("loud", "1/0", ""):
+        with pytest.raises(ArgumentError, match=r"is not a noise level. Write auto, 0.1 or 25/255"):
+            parse_sigma(text)
+
+
+def test_tiny_planes_have_no_estimate():
+    with pytest.raises(InputError, match=r"\(h=3, w=9\) is too small to tell its noise. Give sigma"):
+        estimate_sigma(np.zeros((3, 9)))

@@ -1,0 +1,233 @@
+"""Photos, their split, the two-stage training and the evaluation, on pictures small enough for seconds."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glocal.apps.denoise.comparison import compare, table, trained
+from glocal.apps.denoise.data import Photos, corner_crops, load_photos, split_parts, with_crops
+from glocal.apps.denoise.evaluation import noisy_pictures, psnr, summarize
+from glocal.apps.denoise.haar import haar_denoise, tune
+from glocal.apps.denoise.options import RECIPES, EvalOptions, TrainOptions
+from glocal.apps.denoise.training import train
+from glocal.errors import ArgumentError, InputError
+
+
+def small_photos(count=14, side=16):
+    """Shaded squares and stripes; enough structure for a validation curve to rise."""
+    y, x = np.mgrid[:side, :side]
+    rng = np.random.default_rng(0)
+    images = [
+        127 + 60 * np.sin((x * rng.uniform(0.1, 0.5) + y * rng.uniform(0.1, 0.5)) + k) + 40 * ((x > 4 + k % 8) - 0.5)
+        for k in range(count)
+    ]
+    parts = np.array(["train"] * (count - 4) + ["validation"] * 2 + ["test"] * 2)
+    return Photos(np.clip(images, 0, 255).astype(np.uint8), parts, tuple(map(str, range(count))))
+
+
+def stopped_after(steps):
+    return lambda progress: progress.step >= steps
+
+
+def test_training_improves_validation_and_nonlocal_starts_from_the_pretrained_layers(tmp_path):
+    photos = small_photos()
+    net = train(photos, TrainOptions("nonlocal", epochs=8, every=20, device="cpu"), tmp_path)
+    log = [json.loads(line) for line in (tmp_path / "pretrain.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in log] == [0, 20, 40, 60, 80]
+    assert log[-1]["validation"] > log[0]["validation"] + 0.5
+    second = json.loads((tmp_path / "nonlocal.jsonl").read_text().splitlines()[0])
+    assert second["validation"] > log[0]["validation"]
+    assert float(net.rule.beta.detach()) != pytest.approx(2 * 0.07**2)
+    assert bool((net.threshold.upper >= 0).all())
+    assert bool((net.threshold.lower <= 0).all())
+
+
+def test_stopped_training_ends_like_an_uninterrupted_one(tmp_path):
+    photos, options = small_photos(), TrainOptions("nonlocal", epochs=2, every=7, device="cpu")
+    whole = train(photos, options, tmp_path / "whole")
+    import glocal.training as loop
+
+    with pytest.MonkeyPatch.context() as patch:  # progress is told at every step, so that it can stop anywhere
+        ticks = iter(range(10**6))
+        patch.setattr(loop.time, "perf_counter", lambda: float(next(ticks)))
+        assert train(photos, options, tmp_path / "parts", progress=stopped_after(11)) is None
+        assert train(photos, options, tmp_path / "parts", progress=stopped_after(13)) is None
+    again = train(photos, options, tmp_path / "parts")
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+
+
+def test_seeds_differ_and_recipes_have_the_papers_numbers():
+    assert {name: (RECIPES[name].epochs, RECIPES[name].rate) for name in ("pretrain", "nonlocal", "local")} == {
+        "pretrain": (1, 1e-3),
+        "nonlocal": (2, 1e-4),
+        "local": (10, 1e-4),
+    }
+    a, b = (noisy_pictures(small_photos().part("test"), sigma=0.1, seed=s, stream="x", device="cpu") for s in (0, 1))
+    assert not torch.equal(a[0].noisy, b[0].noisy)
+    assert float((a[0].noisy - a[0].truth).std()) == pytest.approx(0.1, rel=0.15)
+
+
+def test_folder_holds_one_training(tmp_path):
+    train(small_photos(), TrainOptions("pretrain", epochs=1, device="cpu"), tmp_path)
+    with pytest.raises(ArgumentError, match=r"holds a training with .*, not .*'seed': 5.* Use another folder"):
+        train(small_photos(), TrainOptions("pretrain", epochs=1, seed=5, device="cpu"), tmp_path)
+
+
+def test_training_without_photos_is_named(tmp_path):
+    only = Photos(np.zeros((2, 16, 16), np.uint8), np.array(["test", "test"]), ("a", "b"))
+    with pytest.raises(InputError, match="0 training and 0 validation photos; both are needed"):
+        train(only, TrainOptions(device="cpu"), tmp_path)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    photos = tmp_path / "photos"
+    (photos / "more").mkdir(parents=True)
+    rng = np.random.default_rng(1)
+    for k in range(6):
+        pixels = rng.integers(0, 255, (40 + k, 60, 3), np.uint8)
+        Image.fromarray(pixels).save(photos / ("more" if k % 2 else ".") / f"{k}.png")
+    (photos / "broken.jpg").write_bytes(b"\xff\xd8\xff not a photo")
+    (photos / "notes.txt").write_text("not a photo")
+    return photos
+
+
+def test_folder_is_read_split_and_unreadable_files_are_listed(folder):
+    photos = load_photos(folder, side=16, test=2, validation=1)
+    assert photos.images.shape == (6, 16, 16)
+    assert photos.counts() == {"train": 3, "validation": 1, "test": 2}
+    assert [name.rsplit("/", 1)[-1] for name, _ in photos.skipped] == ["broken.jpg"]
+    again = load_photos(folder, side=16, test=2, validation=1)
+    assert np.array_equal(photos.parts, again.parts)
+    assert not np.array_equal(photos.parts, load_photos(folder, side=16, test=2, validation=1, seed=1).parts)
+
+
+def test_gray_is_the_luma_of_the_centre_square(tmp_path):
+    pixels = np.zeros((20, 60, 3), np.uint8)
+    pixels[:, 20:40] = (200, 100, 50)  # the centre square; the rest must not be seen
+    Image.fromarray(pixels).save(tmp_path / "a.png")
+    image = load_photos(_list(tmp_path, {"a.png": "test"})).images[0]
+    assert image.shape == (128, 128)
+    assert set(np.unique(image[8:-8, 8:-8])) == {round(0.299 * 200 + 0.587 * 100 + 0.114 * 50)}
+
+
+def _list(folder, rows):
+    path = folder / "list.csv"
+    path.write_text("file,split\n" + "".join(f"{name},{part}\n" for name, part in rows.items()))
+    return path
+
+
+def test_list_names_the_parts(folder):
+    path = _list(folder, {"0.png": "train", "more/1.png": "val", "2.png": "test", "more/3.png": "unused"})
+    assert load_photos(path, side=8).parts.tolist() == ["train", "validation", "test", ""]
+
+
+def test_prepared_photos_come_back(folder, tmp_path):
+    photos = load_photos(folder, side=16, test=2, validation=1)
+    photos.save(tmp_path / "p.npz")
+    back = load_photos(tmp_path / "p.npz")
+    assert np.array_equal(back.images, photos.images)
+    assert back.counts() == photos.counts()
+
+
+def test_crops_are_the_four_corners_at_full_size(tmp_path):
+    (tmp_path / "c").mkdir()
+    pixels = np.arange(30 * 40, dtype=np.uint32).reshape(30, 40) % 251
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "c" / "a.png")
+    crops = corner_crops(tmp_path / "c", side=16)
+    assert np.array_equal(crops[0], pixels[:16, :16])
+    assert np.array_equal(crops[3], pixels[-16:, -16:])
+    both = with_crops(small_photos(), [crops])
+    assert both.counts()["train"] == small_photos().counts()["train"] + 4
+    with pytest.raises(InputError, match="is smaller than 64 x 64"):
+        corner_crops(tmp_path / "c", side=64)
+    with pytest.raises(ArgumentError, match="differ in size"):
+        with_crops(small_photos(side=8), [crops])
+
+
+def test_messages_about_data(tmp_path, folder):
+    with pytest.raises(InputError, match=r"is not a folder, a .csv list or a prepared .npz"):
+        load_photos(tmp_path / "nothing")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"holds no photo. Give a folder of JPEG"):
+        load_photos(tmp_path / "empty")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "a.png").write_bytes(b"nothing")
+    with pytest.raises(InputError, match=r"no photo that can be read \(1 file\(s\) skipped\)"):
+        load_photos(tmp_path / "bad")
+    with pytest.raises(InputError, match=r"`validation` \(=15\) must be positive and leave photos .* there are 6"):
+        load_photos(folder, test=2, validation=15)
+    with pytest.raises(InputError, match="must be positive"):
+        split_parts(10, test=0, validation=1, seed=0)
+    (tmp_path / "x.npz").write_bytes(b"no")
+    with pytest.raises(InputError, match="is not a file of prepared photos"):
+        load_photos(tmp_path / "x.npz")
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="has no columns `file` and `split`"):
+        load_photos(tmp_path / "x.csv")
+
+
+def test_haar_is_the_identity_without_a_threshold_and_shrinks_with_one():
+    y = np.random.default_rng(0).normal(size=(16, 16))
+    for stationary in (False, True):
+        same = haar_denoise(y, threshold=0.0, levels=2, stationary=stationary)
+        np.testing.assert_allclose(same, y, atol=1e-10)
+        assert haar_denoise(y, threshold=1.0, levels=2, stationary=stationary).var() < 0.5 * y.var()
+
+
+def test_stationary_haar_is_the_mean_over_all_shifts():
+    y = np.random.default_rng(0).normal(size=(8, 8))
+    shifted = [
+        np.roll(haar_denoise(np.roll(y, (a, b), (0, 1)), threshold=0.7, levels=2, stationary=False), (-a, -b), (0, 1))
+        for a in range(4)
+        for b in range(4)
+    ]
+    np.testing.assert_allclose(
+        haar_denoise(y, threshold=0.7, levels=2, stationary=True), np.mean(shifted, 0), atol=1e-9
+    )
+
+
+def test_tuning_finds_a_threshold_near_the_best():
+    truth = np.kron(np.random.default_rng(2).random((4, 4)), np.ones((8, 8)))
+    y = truth + np.random.default_rng(3).normal(0, 0.1, truth.shape)
+    choice = tune([truth], [y], sigma=0.1, stationary=False)
+    best = max(
+        -10 * np.log10(np.mean((haar_denoise(y, threshold=t, levels=3, stationary=False) - truth) ** 2))
+        for t in np.linspace(0.05, 0.35, 61)
+    )
+    assert choice.validation >= best - 0.05
+    assert choice.levels >= 2
+
+
+def test_summary_has_both_standard_errors():
+    rows = summarize("x", [[20.0, 24.0], [21.0, 23.0], [22.0, 25.0]])
+    assert rows.mean == pytest.approx(22.5)
+    assert rows.by_seed == (22.0, 22.0, 23.5)
+    assert rows.error_seeds == pytest.approx(np.std([22, 22, 23.5], ddof=1) / 3**0.5)
+    assert rows.error_images == pytest.approx(np.std([21, 24], ddof=1) / 2**0.5)
+    assert psnr(torch.zeros(2, 2), torch.zeros(2, 2)) == float("inf")
+
+
+def test_comparison_of_two_seeds_lists_every_method(tmp_path):
+    photos = small_photos()
+    for seed in (0, 1):
+        for recipe in ("local", "local-middle", "nonlocal"):
+            train(photos, TrainOptions(recipe, epochs=3, seed=seed, device="cpu"), tmp_path / str(seed))
+    found = compare(photos, EvalOptions(runs=(str(tmp_path / "0"), str(tmp_path / "1"))))
+    names = [row.method for row in found.summaries]
+    assert names == ["noisy", "Haar, orthonormal", "Haar, stationary", "local", "local-middle", "nonlocal"]
+    assert found.summaries[0].mean == pytest.approx(-20 * np.log10(0.07), abs=0.6)
+    assert all(len(row.by_seed) == 2 for row in found.summaries)
+    text = table(found)
+    assert "local-middle" in text
+    assert f"{found.summaries[-1].mean:.2f}" in text
+    with pytest.raises(InputError, match="holds no finished training"):
+        trained(tmp_path, 0.07)
+    with pytest.raises(InputError, match="0 test photos"):
+        compare(Photos(photos.images[:2], np.array(["train", "validation"]), ("a", "b")), EvalOptions())
+    with pytest.raises(ArgumentError, match=r"eval: `sigma` \(=0\) must be positive"):
+        EvalOptions(sigma=0)
