@@ -6,8 +6,8 @@ import sys
 import glocal
 
 PROMISED = {
-    "Graph", "GlocalError", "block_diagonal", "denoise", "denoise_speech", "grid_graph", "interop", "knn_graph", "nn", "optimize", "patch_graph", "recolor",
-    "stylize", "testing", "weights", "__version__",
+    "Graph", "GlocalError", "block_diagonal", "denoise", "denoise_speech", "grid_graph", "interop", "knn_graph", "nn", "optimize",
+    "patch_graph", "recolor", "stylize", "testing", "weights", "__version__",
 }  # fmt: skip
 LAYERS = {
     "BiasedReLU",
