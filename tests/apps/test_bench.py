@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glocal.apps.bench import conv, graph, memory, timing
+from glocal.apps.bench import conv, graph, memory, style, timing
 from glocal.apps.bench.options import BenchOptions
 
 ROOT = Path(__file__).parents[2]
@@ -120,3 +120,15 @@ def test_the_document_names_the_machine():
     kept = json.loads(json.dumps(timing.document("demo", [])))
     assert kept["machine"]["cores"] >= 1
     assert kept["machine"]["versions"]["torch"] == torch.__version__
+
+
+def test_style_measures_the_whole_run_and_its_phases():
+    make = torch.Generator().manual_seed(0)
+    photo, painting = (100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))
+    rows = style.run(photo, painting, QUICK)
+    assert [row.target for row in rows] == [8, None, None]
+    for row in rows:
+        assert row.ratio == pytest.approx(row.theirs / row.ours)
+    assert "at levels 32" in rows[0].note
+    assert "L-BFGS and line search" in rows[2].note
+    assert rows[1].ours + rows[2].ours <= rows[0].ours

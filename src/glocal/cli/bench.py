@@ -1,4 +1,4 @@
-"""`glocal bench graph` and `glocal bench conv`: speed and memory beside the peers, in one run."""
+"""`glocal bench graph`, `conv` and `style`: speed and memory beside the peers, in one run."""
 
 from __future__ import annotations
 
@@ -46,6 +46,19 @@ def conv(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
     from glocal.apps.bench import conv as bench
 
     _finish("conv", bench.run(_lab(output, 48 if options.quick else 256), options), output, run)
+
+
+def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """The whole style transfer of the paper beside its plain-PyTorch version (which takes minutes)."""
+    import torch
+
+    from glocal.apps.bench import style as bench
+    from glocal.colors import lab_from_rgb
+    from glocal.report.samples import photo
+
+    side = 64 if options.quick else 256
+    painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
+    _finish("style", bench.run(_lab(output, side), painting, options), output, run)
 
 
 def _lab(output: BenchOutput, size: int) -> Tensor:

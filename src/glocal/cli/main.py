@@ -19,6 +19,7 @@ BENCHMARKS: Table = {
     "graph": ("glocal.cli.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
     "denoise": ("glocal.cli.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
     "conv": ("glocal.cli.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
+    "style": ("glocal.cli.bench:style", "The whole style transfer beside plain PyTorch."),
 }
 
 TRAIN: Table = {

@@ -128,7 +128,7 @@ PRESETS: dict[str, StyleOptions] = {
         colors="centred",
         whiten=0.3,
         anchor=0.3,
-        anchor_reach=8,
+        anchor_reach=6,
         anchor_color=0.3,
     ),
     "paper": StyleOptions(preset="paper", size=256),

@@ -25,7 +25,7 @@ from glocal.graph import Graph
 from glocal.optimize import Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
-_ANCHOR_STEP = 3  # the anchor averages over every third neighbour
+_ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
 
