@@ -41,15 +41,12 @@ from glocal.kernels.threads import share
 
 LANES = 64  # pairs tested at a time
 FLOAT_VECTORS, SHORT_VECTORS = constant(4), constant(2)
-TILE_ROWS, TILE_COLUMNS, LINE = (
-    32,
-    128,
-    1024,
-)  # pairs scanned before their neighbours are settled; LINE in one dimension
+TILE_ROWS, TILE_COLUMNS = 32, 128  # pairs scanned before those found are settled
+LINE = 1024  # the same in one dimension
 UNIT = 32  # shifts in a unit of work
 NEAR = 6  # radius of the shifts that fill the lists
 TOO_MANY = 0.02  # share of pairs left in doubt above which the coarse scan does not pay
-EXCHANGE = 4  # units between two looks at the limits of the other threads
+EXCHANGE = 32  # units between two looks at the limits of the other threads
 MERGED = 2048  # vertices written at a time
 PAUSE = 8  # units without it, then
 TINY = np.float32(1e-37)  # above what float32 loses by underflow
@@ -254,17 +251,19 @@ def _write(all_keys: Array, k: int, first: int, end: int, w: int, row: int, neig
             distances[vertex, j + 1] = bits_float(keys[base + j] >> 32)
 
 
-def _shift_order(h: int, w: int, row: int) -> tuple[Array, Array]:
-    """List the near shifts, which fill the lists, and all others in an order that mixes near and far units."""
-    near = {dy * row + dx for dy in range(NEAR + 1) for dx in range(-NEAR, NEAR + 1) if dy * dy + dx * dx <= NEAR**2}
-    near = near if h > 1 else set(range(1, 2 * UNIT + 1))
-    every = np.arange(1, (h - 1) * row + w)
-    seeds = np.array([s for s in sorted(near) if 0 < s < (h - 1) * row + w], np.int64)
-    rest = np.setdiff1d(every, seeds)[::-1]
+def _shift_order(h: int, w: int, row: int) -> tuple[Array, list[Array]]:
+    """List the near shifts, which fill the lists, and all others in units, in an order that mixes near and far."""
+    reach = (h - 1) * row + w  # shifts at and beyond it have no pair
+    square = [(dy, dx) for dy in range(NEAR + 1) for dx in range(-NEAR, NEAR + 1) if dy * dy + dx * dx <= NEAR**2]
+    near = {dy * row + dx for dy, dx in square} if h > 1 else set(range(1, 2 * NEAR**2 + 1))
+    seeds = np.array([shift for shift in sorted(near) if 0 < shift < reach], np.int64)
+    others = np.ones(reach, np.bool_)
+    others[0], others[seeds] = False, False
+    rest = np.flatnonzero(others)[::-1].copy()
     # In a constant region all candidates tie and smaller indices win. In raster order each pixel would meet ever
     # smaller ones and insert them all; in mixed order their number grows with the logarithm.
-    unit = np.arange(len(rest)) // UNIT
-    return seeds, rest[np.argsort((unit * 0.6180339887498949) % 1.0, kind="stable")]
+    units = [rest[first : first + UNIT] for first in range(0, len(rest), UNIT)]
+    return seeds, [units[i] for i in np.argsort(np.arange(len(units)) * 0.6180339887498949 % 1.0, kind="stable")]
 
 
 def _coarsen(planes: Tensor, picture: Picture, patch: tuple[int, int], worst: Array) -> Coarse:
@@ -282,6 +281,9 @@ def _coarsen(planes: Tensor, picture: Picture, patch: tuple[int, int], worst: Ar
     middle = (low + high) / 2
     rounded = ((signal - middle) * scale).round_()
     flat = lay_out(rounded, patch, picture.row, picture.origin).flat.astype(np.int16)
+    # Stripes between the rows, far from every value: patches that reach into them seldom look near.
+    rows = flat[picture.origin : -picture.origin].reshape(-1, picture.row)
+    rows[:, planes.shape[2] :: 2], rows[:, planes.shape[2] + 1 :: 2] = 32767, -32768
     area = planes.shape[0] * patch[0] * patch[1]
     growth = 1 + rounding(planes.shape[0], patch)
     return Coarse(flat, np.float32(scale * growth / 256), np.float32(math.sqrt(area) / 256))
@@ -306,14 +308,14 @@ def patch_neighbors(
     parts = np.array_split(near, max(1, torch.get_num_threads()))
     share(len(parts), lambda i: team.search(parts[i], exact, None))
     coarse = _coarsen(planes, picture, patch, common)
-    caller, units = current_thread(), -(-len(far) // UNIT)
+    caller = current_thread()
 
     def work(unit: int) -> None:
-        team.search(far[unit * UNIT : (unit + 1) * UNIT], coarse, unit)
+        team.search(far[unit], coarse, unit)
         if progress is not None and current_thread() is caller:
-            progress((unit + 1) / units)
+            progress((unit + 1) / len(far))
 
-    share(units, work)
+    share(len(far), work)
     return team.result()
 
 
