@@ -1,0 +1,165 @@
+"""Speech denoisers side by side: the paper's table, all methods at its noise level, and SI-SDR at several levels.
+
+    python benchmarks/speech.py NAME=FOLDER [NAME=FOLDER ...] --runs RUN0 RUN1 RUN2     measure and write the docs
+    python benchmarks/speech.py --docs-only                                             tables and figures from results
+
+A FOLDER is read by `glocal.apps.speech.data.load_speech`; RUN folders come from `glocal train speech`, one a seed.
+Results go to benchmarks/results/speech.json, tables and figures to docs/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glocal.apps.speech.data import load_speech
+from glocal.apps.speech.evaluate import compare_all, compare_levels, compare_paper
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "speech.json"
+CURVES = HERE / "results" / "speech_training.json"
+PAGE = HERE.parent / "docs" / "speech.md"
+PICTURES = HERE.parent / "docs" / "pictures"
+SAMPLE = HERE.parent / "samples" / "speech.wav"
+LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
+
+
+def measure(name: str, folder: Path, runs: list[Path], parts: list[str]) -> None:
+    """Run the comparisons `parts` on one data set and enter them into the results."""
+    data = load_speech(folder)
+    entry: dict[str, Any] = {"clips": len(data.test)}
+    if "paper" in parts:
+        entry["paper"] = [asdict(s) for s in compare_paper(data, runs=runs)]
+    if "levels" in parts:
+        scores = compare_levels(data, LEVELS)
+        entry["levels"] = {str(level): [asdict(s) for s in row] for level, row in scores.items()}
+    if "all" in parts:
+        entry["all"] = [asdict(s) for s in compare_all(data)]
+    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"sets": {}}
+    found |= {"machine": platform.machine(), "torch": torch.__version__}
+    found["sets"][name] = found["sets"].get(name, {}) | entry
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def speed(seconds: int = 60) -> float:
+    """How many times faster than real time the default model runs here: the best of 3 runs on `seconds` of noise."""
+    from glocal import denoise_speech
+
+    sound = np.random.default_rng(0).standard_normal(16000 * seconds).astype(np.float32) * 0.1
+    denoise_speech(sound[:16000], 16000)
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        denoise_speech(sound, 16000)
+        taken.append(time.perf_counter() - start)
+    return seconds / min(taken)
+
+
+def tables(found: dict[str, Any]) -> str:
+    """The three tables as Markdown."""
+    parts = []
+    for name, entry in found["sets"].items():
+        parts.append(f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)\n")
+        rows = [f"| {s['method']} | {s['mean']:.2f} | {s['error']:.2f} / {s['error_seeds']:.3f} |" for s in entry["paper"]]
+        parts.append("\n".join(["| method | SNR | error |", "|---|---|---|", *rows]) + "\n")
+        parts.append(f"**{name}**, the same noise, all methods (standard error over clips)\n")
+        by = {(s["method"], s["measure"]): s for s in entry["all"]}
+        names = list(dict.fromkeys(method for method, _ in by))
+        lines = ["| method | SNR | SI-SDR | STOI | PESQ |", "|---|---|---|---|---|"]
+        for method in names:
+            cells = [f"{by[method, m]['mean']:.{p}f} ({by[method, m]['error']:.{p}f})"
+                     for m, p in (("SNR", 2), ("SI-SDR", 2), ("STOI", 3), ("PESQ", 2))]  # fmt: skip
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines) + "\n")
+        parts.append(f"**{name}**, SI-SDR in dB by the SNR of the input, white noise\n")
+        names = [s["method"] for s in next(iter(entry["levels"].values()))]
+        lines = ["| method | " + " | ".join(f"{float(v):g} dB" for v in entry["levels"]) + " |", "|---" * (len(entry["levels"]) + 1) + "|"]
+        for i, method in enumerate(names):
+            cells = [f"{scores[i]['mean']:.2f}" + (f" ({scores[i]['error']:.2f})" if " - " in method else "")
+                     for scores in entry["levels"].values()]  # fmt: skip
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines) + "\n")
+    if "real_time" in found:
+        parts.append(f"Speed of `frames` on two cores: {found['real_time']:.0f} times faster than real time.\n")
+    return "\n".join(parts)
+
+
+def write_page(found: dict[str, Any]) -> None:
+    """Put the tables between the marks of docs/speech.md."""
+    page = PAGE.read_text(encoding="utf-8")
+    start, end = "<!-- tables: made by benchmarks/speech.py -->\n", "<!-- end of tables -->"
+    before, _, rest = page.partition(start)
+    PAGE.write_text(before + start + "\n" + tables(found) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
+
+
+def draw_curves() -> None:
+    """Validation SNR of both networks during training, three seeds."""
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(6, 3.4), layout="constrained")
+    for kind, color in (("local", "tab:green"), ("nonlocal", "tab:red")):
+        for seed, records in enumerate(json.loads(CURVES.read_text())[kind]):
+            steps, values = [r[0] for r in records], [r[1] for r in records]
+            axes.plot(steps, values, color=color, lw=1, label=kind if seed == 0 else None)
+    axes.set(xlabel="step", ylabel="validation SNR (dB)", ylim=(5.5, None))
+    axes.legend()
+    figure.savefig(PICTURES / "speech_curves.png", dpi=110)
+
+
+def draw_before_and_after() -> None:
+    """Waveform and spectrogram of the sample: noisy, after `nonlocal`, after `frames`, clean."""
+    import soundfile
+    from matplotlib import pyplot
+
+    from glocal import denoise_speech
+
+    clean, rate = soundfile.read(SAMPLE, dtype="float32")
+    noisy = clean + np.float32(0.05) * np.random.default_rng(0).standard_normal(len(clean)).astype(np.float32)
+    sounds = {"noisy": noisy, "nonlocal (the paper)": denoise_speech(noisy, rate, model="nonlocal"),
+              "frames": denoise_speech(noisy, rate), "clean": clean}  # fmt: skip
+    figure, axes = pyplot.subplots(2, 4, figsize=(12, 4.2), layout="constrained", sharex=True)
+    for column, (name, sound) in zip(axes.T, sounds.items(), strict=True):
+        column[0].plot(np.arange(len(sound)) / rate, sound, lw=0.4)
+        column[0].set(title=name, ylim=(-0.7, 0.7))
+        column[1].specgram(sound + 1e-9, NFFT=512, noverlap=384, Fs=rate, vmin=-130, vmax=-40, cmap="magma")
+        column[1].set(xlabel="s", xlim=(0, len(sound) / rate))
+    axes[1, 0].set_ylabel("Hz")
+    figure.savefig(PICTURES / "speech_before_after.png", dpi=80)
+
+
+def main() -> None:
+    """Measure, or only draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", metavar="NAME=FOLDER")
+    parser.add_argument("--runs", nargs="*", type=Path, default=[])
+    parser.add_argument("--speed", action="store_true", help="also measure speed; needs two idle cores")
+    parser.add_argument("--parts", nargs="*", default=["paper", "levels", "all"])
+    parser.add_argument("--measure-only", action="store_true")
+    parser.add_argument("--docs-only", action="store_true")
+    options = parser.parse_args()
+    for one in () if options.docs_only else options.sets:
+        name, _, folder = one.partition("=")
+        measure(name, Path(folder), options.runs, options.parts)
+    if options.measure_only:
+        return
+    found = json.loads(RESULTS.read_text())
+    if options.speed:
+        found["real_time"] = speed()
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    PICTURES.mkdir(exist_ok=True)
+    write_page(found)
+    draw_curves()
+    draw_before_and_after()
+
+
+if __name__ == "__main__":
+    main()

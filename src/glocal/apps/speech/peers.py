@@ -1,0 +1,68 @@
+"""Other people's denoisers and measures, used only to stand beside ours; each may be missing."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Samples = NDArray[np.float32]
+RATE = 16000
+
+
+def noisereduce_stationary(noisy: Samples) -> Samples:
+    """noisereduce (spectral gating, stationary), with its defaults, on (n,) at 16 kHz."""
+    import noisereduce
+
+    return np.asarray(noisereduce.reduce_noise(y=noisy, sr=RATE, stationary=True), dtype=np.float32)
+
+
+def rnnoise(noisy: Samples) -> Samples:
+    """RNNoise on (n,) at 16 kHz: resampled to its 48 kHz and back, its delay taken out."""
+    import pyrnnoise
+    import soxr
+
+    gain = 0.9 / max(1e-9, float(np.abs(noisy).max()))
+    wide = np.round(np.asarray(soxr.resample(noisy * gain, RATE, 48000)) * 32767).clip(-32768, 32767).astype(np.int16)
+    frames = [frame for _, frame in pyrnnoise.RNNoise(48000).denoise_chunk(wide[None], partial=True)]
+    joined = np.concatenate(frames, axis=1)[0].astype(np.float32) / 32767
+    out = np.asarray(soxr.resample(joined, 48000, RATE), dtype=np.float32)[: len(noisy)] / np.float32(gain)
+    out = np.pad(out, (0, len(noisy) - len(out)))
+    return np.roll(out, -_delay(out, noisy))
+
+
+def _delay(late: Samples, early: Samples, most: int = 1024) -> int:
+    """By how many samples `late` follows `early`, from the peak of their correlation."""
+    n = 2 * len(early)
+    cross = np.fft.irfft(np.fft.rfft(late, n) * np.conj(np.fft.rfft(early, n)), n)
+    return int(np.argmax(cross[:most]))
+
+
+def installed_peers() -> dict[str, Callable[[Samples], Samples]]:
+    """The denoisers that can be run here, by name."""
+    peers = {"noisereduce": ("noisereduce", noisereduce_stationary), "RNNoise": ("pyrnnoise", rnnoise)}
+    return {name: call for name, (module, call) in peers.items() if importlib.util.find_spec(module)}
+
+
+def stoi(estimate: Samples, clean: Samples) -> float:
+    """Short-time objective intelligibility (pystoi), NaN if it is not installed or the clip is too short."""
+    if importlib.util.find_spec("pystoi") is None:
+        return float("nan")
+    import pystoi
+
+    value = float(pystoi.stoi(clean, estimate, RATE))
+    return value if value > 1e-4 else float("nan")  # what pystoi answers when too few frames hold speech
+
+
+def pesq(estimate: Samples, clean: Samples) -> float:
+    """Wide-band PESQ, NaN if the library is not installed or finds no utterance."""
+    if importlib.util.find_spec("pesq") is None:
+        return float("nan")
+    import pesq as library
+
+    try:
+        return float(library.pesq(RATE, clean, estimate, "wb"))
+    except (library.NoUtterancesError, library.BufferTooShortError):
+        return float("nan")
