@@ -68,8 +68,12 @@ def tables(found: dict[str, Any]) -> str:
     """The three tables as Markdown."""
     parts = []
     for name, entry in found["sets"].items():
-        parts.append(f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)\n")
-        rows = [f"| {s['method']} | {s['mean']:.2f} | {s['error']:.2f} / {s['error_seeds']:.3f} |" for s in entry["paper"]]
+        parts.append(
+            f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)\n"
+        )
+        rows = [
+            f"| {s['method']} | {s['mean']:.2f} | {s['error']:.2f} / {s['error_seeds']:.3f} |" for s in entry["paper"]
+        ]
         parts.append("\n".join(["| method | SNR | error |", "|---|---|---|", *rows]) + "\n")
         parts.append(f"**{name}**, the same noise, all methods (standard error over clips)\n")
         by = {(s["method"], s["measure"]): s for s in entry["all"]}
@@ -82,7 +86,10 @@ def tables(found: dict[str, Any]) -> str:
         parts.append("\n".join(lines) + "\n")
         parts.append(f"**{name}**, SI-SDR in dB by the SNR of the input, white noise\n")
         names = [s["method"] for s in next(iter(entry["levels"].values()))]
-        lines = ["| method | " + " | ".join(f"{float(v):g} dB" for v in entry["levels"]) + " |", "|---" * (len(entry["levels"]) + 1) + "|"]
+        lines = [
+            "| method | " + " | ".join(f"{float(v):g} dB" for v in entry["levels"]) + " |",
+            "|---" * (len(entry["levels"]) + 1) + "|",
+        ]
         for i, method in enumerate(names):
             cells = [f"{scores[i]['mean']:.2f}" + (f" ({scores[i]['error']:.2f})" if " - " in method else "")
                      for scores in entry["levels"].values()]  # fmt: skip

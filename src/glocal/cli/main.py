@@ -24,9 +24,11 @@ BENCHMARKS: Table = {
 
 TRAIN: Table = {
     "image": ("glocal.cli.train_image:train_image", "The networks that denoise photos."),
+    "speech": ("glocal.cli.train_speech:train_speech", "The networks that denoise speech."),
 }
 EVAL: Table = {
     "image": ("glocal.cli.eval_image:eval_image", "The networks that denoise photos, and the Haar baseline."),
+    "speech": ("glocal.cli.eval_speech:eval_speech", "The networks that denoise speech, and their peers."),
 }
 COMMANDS: Table = {
     "style": ("glocal.cli.style:style", "Give a photo the strokes and colours of a painting."),

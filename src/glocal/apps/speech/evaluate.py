@@ -49,8 +49,9 @@ class Condition:
 def at_sigma(clips: Samples, sigma: float = SIGMA, *, seed: int = 0) -> Condition:
     """The paper's condition: noise of one sigma on clips of peak 1."""
     draws = Draws(seed, "test")
-    noise = np.stack([draws.normal(i, (clips.shape[1],)).numpy() for i in range(len(clips))])
-    return Condition(clips, clips + np.float32(sigma) * noise, np.full(len(clips), sigma))
+    noise: Samples = np.stack([draws.normal(i, (clips.shape[1],)).numpy() for i in range(len(clips))])
+    noisy: Samples = (clips + sigma * noise).astype(np.float32)
+    return Condition(clips, noisy, np.full(len(clips), sigma))
 
 
 def at_level(clips: Samples, decibels: float, *, seed: int = 0) -> Condition:
@@ -72,7 +73,7 @@ def sample_method(net: SampleNet) -> Method:
 def frame_method(net: FrameNet) -> Method:
     """The model on frames, which estimates the noise itself."""
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def run(noisy: Samples, sigma: float) -> Samples:
         return np.asarray(net(torch.from_numpy(noisy)[None])[0].numpy())
 

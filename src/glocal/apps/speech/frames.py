@@ -1,6 +1,6 @@
 """A denoiser whose vertices are the frames of a spectrogram: local in time and frequency, non-local between frames.
 
-1. Frames of 32 ms; `a = log10` of each band's power over the noise floor, `b` = the shape of that floor. Both ignore
+1. Frames of 40 ms, one every 10 ms; `a = log10` of each band's power over the noise floor, `b` = the shape of that floor. Both ignore
    the level of the recording.
 2. The graph joins each frame to the most similar ones within a second; one filter shared by all bands averages `a`
    over them, with the NL-means weights of equation B.2 (learned alpha and beta): the paper's non-local image layer.
@@ -32,16 +32,16 @@ _TILE = 128  # frames that pass the grid layers at a time
 class FrameShape:
     """The sizes of a `FrameNet`; stored with its weights."""
 
-    window: int = 512
-    hop: int = 128
+    window: int = 640
+    hop: int = 160
     hidden: int = 160
     layers: int = 4
     maps: int = 16
     grid_layers: int = 5
     neighbors: int = 8
-    radius: int = 124
-    reach: int = 248
-    step: int = 31
+    radius: int = 100
+    reach: int = 200
+    step: int = 25
     bands: int = 32
 
     @property

@@ -18,7 +18,7 @@ from glocal.apps.speech.frames import FrameNet, FrameShape
 from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
 from glocal.apps.speech.stft import analysis_window
 from glocal.errors import ModelError
-from glocal.files.weights import load_weights
+from glocal.files.weights import load_weights, save_weights
 
 RATE = 16000
 _REACH = 8000  # how far the paper's graph looks in signals longer than its one second
@@ -45,7 +45,7 @@ class FrameDenoiser:
         grid = net.shape.hop * net.shape.step
         self.plan = Plan(block=round(16 * RATE / grid) * grid, context=-(-net.shape.context // grid) * grid)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
         """Denoise rows `first` to `last` of (n, c). Cost: linear in n."""
         floor = None
@@ -65,7 +65,7 @@ class SampleDenoiser:
         self.radius = None if everywhere else _REACH
         self.plan = Plan(block=4 * RATE, context=_REACH + 192)
 
-    @torch.inference_mode()
+    @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
         """Denoise rows `first` to `last` of (n, c), by homogeneity at the noise level `sigma`."""
         envelope = np.zeros((last - first, 1), np.float32)
@@ -78,9 +78,12 @@ class SampleDenoiser:
         return np.concatenate([out.T.numpy(), envelope], axis=1)
 
 
-def frame_weights(net: FrameNet) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays of a `FrameNet`, in half precision, and the sizes that belong to them: what a model file keeps."""
-    return {k: v.detach().cpu().numpy().astype(np.float16) for k, v in net.state_dict().items()}, asdict(net.shape)
+def save_trained(net: FrameNet | SampleNet, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
+    """Write a trained network into `folder`, a `FrameNet` in half precision and with its sizes; returns the file."""
+    kind = np.float16 if isinstance(net, FrameNet) else np.float32
+    arrays = {key: value.detach().cpu().numpy().astype(kind) for key, value in net.state_dict().items()}
+    sizes = {"shape": asdict(net.shape)} if isinstance(net, FrameNet) else {"sigma": SIGMA}
+    return save_weights(name, arrays, folder=folder, info={**info, **sizes, "rate": RATE})
 
 
 @lru_cache(maxsize=4)

@@ -61,3 +61,32 @@ class SpeechOptions:
         if not 0 <= self.strength <= 1:
             message = f"denoise_speech: `strength` (={self.strength}) must be between 0 and 1. Use 1 for all of it."
             raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class SpeechTraining:
+    """The options of `glocal train speech`."""
+
+    model: Model = field(default="nonlocal", metadata={"help": "Which network to train."})
+    seed: int = field(default=0, metadata={"help": "Draws filters, order and noise.", "min": 0})
+    steps: int | None = field(
+        default=None,
+        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), or 11,000 for frames.", "min": 1},
+    )
+    every: int = field(default=100, metadata={"help": "Steps between two validations.", "min": 1})
+    device: str = field(default="cpu", metadata={"help": "cpu or cuda."})
+
+
+@dataclass(frozen=True)
+class SpeechEvaluation:
+    """The options of `glocal eval speech`."""
+
+    table: Literal["paper", "levels", "all"] = field(
+        default="paper",
+        metadata={"help": "The paper's table; SI-SDR at -5 to 15 dB; or all methods and measures at sigma 0.12."},
+    )
+    runs: tuple[str, ...] = field(
+        default=(), metadata={"help": "A folder of `glocal train speech`; give one for each seed. Default: as shipped."}
+    )
+    clips: int | None = field(default=None, metadata={"help": "Use only so many test clips.", "min": 1})
+    seed: int = field(default=0, metadata={"help": "Draws the noise.", "min": 0})

@@ -15,12 +15,14 @@ from glocal.apps.speech.floor import noise_floor
 from glocal.apps.speech.frames import FrameNet, FrameShape
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.networks import SIGMA, SampleNet
+from glocal.apps.speech.options import SpeechTraining
 from glocal.apps.speech.stft import analysis_window, power_of, spectra
 from glocal.errors import InputError
-from glocal.training import Draws, Fitted, Stage, StepProgress, fit
+from glocal.training import Draws, Fitted, Record, Stage, StepProgress, fit
 
 STEPS = 4618  # one epoch of TIMIT
 DEFAULT_SHAPE = FrameShape()
+FRAME_STAGES = ((6000, 1e-3), (3000, 3e-4), (2000, 1e-4))  # steps and step sizes, in turn
 _LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 Report = Callable[[StepProgress], bool | None]
@@ -70,7 +72,7 @@ def train_frames(
     *,
     shape: FrameShape = DEFAULT_SHAPE,
     seed: int = 0,
-    stages: tuple[tuple[int, float], ...] = ((6000, 1e-3), (3000, 3e-4), (2000, 1e-4)),
+    stages: tuple[tuple[int, float], ...] = FRAME_STAGES,
     batch: int = 24,
     seconds: float = 2.0,
     dropout: float = 0.1,
@@ -120,6 +122,27 @@ def train_frames(
         if not fits[-1].finished:
             break
     return net.eval(), tuple(fits)
+
+
+def train_model(
+    data: SpeechData, options: SpeechTraining, folder: Path, *, progress: Report | None = None
+) -> tuple[SampleNet | FrameNet, Record]:
+    """Train what the options ask for; returns the network and the last line of its log."""
+    if options.model == "frames":
+        stages = FRAME_STAGES
+        if options.steps is not None:
+            first, second = max(1, options.steps * 55 // 100), max(1, options.steps // 4)
+            stages = ((first, 1e-3), (second, 3e-4), (max(1, options.steps - first - second), 1e-4))
+        net, fits = train_frames(
+            data, seed=options.seed, stages=stages, every=options.every, folder=folder, device=options.device,
+            progress=progress,
+        )  # fmt: skip
+        return net, fits[-1].records[-1]
+    paper, run = train_samples(
+        data, options.model, seed=options.seed, steps=options.steps or STEPS, every=options.every, folder=folder,
+        device=options.device, progress=progress,
+    )  # fmt: skip
+    return paper, run.records[-1]
 
 
 def blend(net: FrameNet, noisy: Tensor, power: Tensor, told: Tensor) -> Tensor:
