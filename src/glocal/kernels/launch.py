@@ -110,7 +110,7 @@ def tap_sums(products: Tensor, weights: Tensor | None) -> Tensor:
         rows.tap_sums(values, w, d, cuts[part], cuts[part + 1], sums[part])
 
     share(len(cuts) - 1, work)
-    return torch.from_numpy(sums.sum(axis=0))
+    return torch.from_numpy(_total(sums))
 
 
 def filter_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor) -> Tensor:
@@ -127,7 +127,7 @@ def filter_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filter
         convolve.filter_gradient(signal, columns, w, right, n, d, c, m, first, last, sums[part])
 
     share(len(cuts) - 1, work)
-    total = sums.sum(axis=0).reshape(chunks, -1, width)[:, : d * c].transpose(1, 0, 2).reshape(d * c, -1)
+    total = _total(sums).reshape(chunks, -1, width)[:, : d * c].transpose(1, 0, 2).reshape(d * c, -1)
     return torch.from_numpy(np.ascontiguousarray(total[:, :m])).view(d, c, m)
 
 
@@ -160,7 +160,7 @@ def pull(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
     if copies:
         gx = torch.empty_like(x, memory_format=torch.contiguous_format)
         _add_spans(parts, lows, offsets, gx.view(b, -1).numpy(), c)
-    return gx, torch.from_numpy(edge.sum(axis=0) if b > 1 else edge).view(n, d) if needs_weights else None
+    return gx, torch.from_numpy(_total(edge) if b > 1 else edge).view(n, d) if needs_weights else None
 
 
 def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def gram_forward(
         grams.forward(signal, columns, w, packed, wide, n, d, c, m, first, last, maps, sums[part])
 
     share(len(cuts) - 1, work)
-    return torch.from_numpy(grams.assemble(sums.sum(axis=0), m)), maps
+    return torch.from_numpy(grams.assemble(_total(sums), m)), maps
 
 
 def gram_backward(
@@ -270,3 +270,9 @@ def _cuts(count: int, parts: int = PARTS) -> list[int]:
     """Cut 0 ... count into at most `parts` parts of nearly equal length, none of them empty."""
     parts = min(parts, count)
     return [count * part // parts for part in range(parts + 1)]
+
+
+def _total(parts: Any) -> Any:
+    """Add the parts in their order. Infinity is a result like any other: a line search may step that far."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return parts.sum(axis=0)
