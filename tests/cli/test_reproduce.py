@@ -16,7 +16,7 @@ def tiny(monkeypatch):
     ("arguments", "code", "message"),
     [
         (["--only", "style,musik"], 2, "error: reproduce: `only` (='style,musik') must name parts of the paper. "),
-        (["--only", ","], 2, "Try: choose from style, color."),
+        (["--only", ","], 2, "Try: choose from style, color, image, speech."),
         (["--quick", "--full"], 2, "error: reproduce: `quick` and `full` exclude each other. Try: give one of them."),
         (["--data", "no/such"], 2, "error: reproduce: `data` (=no/such) is no folder. Try: check the path."),
     ],
@@ -35,6 +35,6 @@ def test_an_existing_report_is_refused_before_the_work(tmp_path, capsys):
 
 
 def test_parts_are_put_in_order():
-    assert options.parse_parts(" color ,style") == ("style", "color")
+    assert options.parse_parts(" speech ,style") == ("style", "speech")
     with pytest.raises(ArgumentError):
         options.parse_parts("")

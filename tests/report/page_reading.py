@@ -28,6 +28,7 @@ class Page(HTMLParser):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.stack: list[tuple[str, dict]] = []
+        self.sounds: list[bytes] = []
         self.images: list[tuple[str, np.ndarray]] = []
         self.blocks = [Block()]
         self.problems: list[str] = []
@@ -52,6 +53,8 @@ class Page(HTMLParser):
                 self.links.add(address)
             elif address and not address.startswith("data:"):
                 self.problems.append(f"{tag} asks for {address}")
+            elif address and tag == "audio":
+                self.sounds.append(base64.b64decode(address.removeprefix("data:audio/wav;base64,"), validate=True))
             elif address and key != "href":
                 data = base64.b64decode(address.partition(",")[2], validate=True)
                 self.images.append((given.get("alt", ""), np.asarray(Image.open(io.BytesIO(data)))))

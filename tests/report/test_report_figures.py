@@ -96,11 +96,11 @@ def test_pairs_are_files_that_share_a_name(folder):
 def test_palettes_are_drawn_where_they_lie():
     import torch
 
-    sheet = color.palette_picture(torch.tensor([[50.0, 0.0]]), 100.0, size=80)
+    sheet = color.palette_picture(torch.tensor([[50.0, 0.0]]), (0.0, 0.0, 100.0), size=80)
     red, background = sheet[40, 60], sheet[40, 20]
     assert int(red[0]) > int(red[1]) + 40
     assert np.ptp(background) == 0
-    upward = color.palette_picture(torch.tensor([[0.0, 50.0]]), 100.0, size=80)[20, 40]
+    upward = color.palette_picture(torch.tensor([[0.0, 50.0]]), (0.0, 0.0, 100.0), size=80)[20, 40]
     assert int(upward[2]) < 100  # yellow, above the middle
 
 

@@ -28,6 +28,7 @@ class Plate:
         caption: Printed below it.
         dark: The same picture for a dark page (plots only).
         crisp: Keep pixels square and lossless: diagrams, filters, plots. Photos are embedded as JPEG.
+        sound: A WAV file to listen to below it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Plate:
     caption: tuple[Part, ...] = ()
     dark: Array | None = None
     crisp: bool = False
+    sound: bytes | None = None
 
     def __post_init__(self) -> None:
         shape, kind = self.pixels.shape, self.pixels.dtype

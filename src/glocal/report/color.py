@@ -110,37 +110,47 @@ def figure_4(rows: Sequence[Transfer], job: Job) -> Figure:
     for row in rows[:PALETTE_ROWS]:
         before, after, target = (row.graph.palettes.photo, row.graph.palettes.result, row.graph.palettes.reference)
         carried = row.transport.palettes.result
-        reach = 1.08 * max(float(p.abs().max()) for p in (before, after, target, carried))
+        view = _view(torch.cat([before, after, carried, target]))
         plates += _row(row, "fig4")
         for head, symbol, palette in zip(
             _HEADS, ("X_t", "X*", "X_ot", "X_s"), (before, after, carried, target), strict=True
         ):
             name = f"fig4-palette-{head.replace(' ', '-')}-{row.name}"
             plates.append(
-                Plate(name, palette_picture(palette, reach), f"Palette: {head}", (f"palette {symbol}",), crisp=True)
+                Plate(name, palette_picture(palette, view), f"Palette: {head}", (f"palette {symbol}",), crisp=True)
             )
     caption = (
-        "Below each picture its palette: 64 points of the ab plane (a to the right, b upwards), the same range in a row. "
-        "Transport takes over the reference's palette; the graph layer keeps neighbours of the photo's palette together.",
+        "Below each picture its palette: 64 points of the ab plane (a to the right, b upwards; the lines are a = 0 and "
+        "b = 0), the same range in a row. Transport takes over the reference's palette; "
+        "the graph layer keeps neighbours of the photo's palette together.",
     )
     return Figure("Figure 4: the same with palettes", plates, 4, caption, job.source)
 
 
-def palette_picture(palette: Tensor, reach: float, *, size: int = 240) -> Array:
-    """Palette entries (n, 2) as discs of their own colour in the square |a|, |b| <= reach of the ab plane, at L = 65."""
+def _view(points: Tensor) -> tuple[float, float, float]:
+    """The smallest square that holds points (n, 2), with a margin: its centre and half its side."""
+    low, high = points.min(0).values, points.max(0).values
+    a, b = ((low + high) / 2).tolist()
+    return a, b, 0.57 * float((high - low).max().clamp(min=1))
+
+
+def palette_picture(palette: Tensor, view: tuple[float, float, float], *, size: int = 240) -> Array:
+    """Palette entries (n, 2) as discs of their own colour, at L = 65; `view` is the centre and half side of the square."""
     from PIL import Image, ImageDraw
 
     scale = 2  # drawn larger, then shrunk, for smooth edges
     sheet = Image.new("RGB", (size * scale, size * scale), (118, 118, 118))
     pen = ImageDraw.Draw(sheet)
+    a0, b0, half = view
     middle = size * scale / 2
-    for line in (((middle, 0), (middle, 2 * middle)), ((0, middle), (2 * middle, middle))):
+    x0, y0 = middle * (1 - a0 / half), middle * (1 + b0 / half)
+    for line in (((x0, 0), (x0, 2 * middle)), ((0, y0), (2 * middle, y0))):
         pen.line(line, fill=(140, 140, 140), width=scale)
     lab = torch.cat([torch.full((len(palette), 1), 65.0, dtype=palette.dtype), palette], 1)
     colors = (rgb_from_lab(lab).clamp(0, 1) * 255).round().int().tolist()
     r = 5 * scale
     for (a, b), color in zip(palette.tolist(), colors, strict=True):
-        x, y = middle * (1 + a / reach), middle * (1 - b / reach)
+        x, y = middle * (1 + (a - a0) / half), middle * (1 - (b - b0) / half)
         pen.ellipse((x - r, y - r, x + r, y + r), fill=tuple(color), outline=(40, 40, 40), width=scale // 2)
     return samples.resized(np.asarray(sheet), size)
 

@@ -34,9 +34,12 @@ def curves(
     y: str,
     alt: str,
     ends: Sequence[float] = (),
+    span: float = 2.5,
     caption: tuple[Part, ...] = (),
 ) -> Plate:
     """Plot lines over one pair of axes; `ends` are dash-dotted vertical lines (the ends of epochs in figure 5).
+
+    What lies more than `span` below the highest point is cut off, so that differences at the end can be seen.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -49,14 +52,19 @@ def curves(
             axes.plot(line.x, line.y, color=COLORS[line.color], label=line.label, linewidth=1.5)
         axes.set_xlabel(x)
         axes.set_ylabel(y)
-        axes.legend(frameon=False, labelcolor=ink, loc="lower right")
+        top = max(max(line.y) for line in lines)
+        if min(min(line.y) for line in lines) < top - span:
+            axes.set_ylim(top - span, top + 0.08 * span)
+        axes.legend(labelcolor=ink, loc="lower right", facecolor=axes.get_facecolor(), edgecolor="none", framealpha=0.9)
 
     light, dark = plotted(draw)
     return Plate(name, light, alt, caption, dark)
 
 
-def plotted(draw: Callable[[Any, str], None], *, size: tuple[float, float] = (5.2, 3.4)) -> tuple[Array, Array]:
-    """Call `draw(axes, ink)` for a light and for a dark page and return the two pictures, 200 pixels to the inch.
+def plotted(
+    draw: Callable[[Any, str], None], *, size: tuple[float, float] = (5.2, 3.4), dpi: int = 200
+) -> tuple[Array, Array]:
+    """Call `draw(axes, ink)` for a light and for a dark page and return the two pictures, `dpi` pixels to the inch.
 
     `size` is small so that the letters stay readable on a telephone.
     """
@@ -68,7 +76,7 @@ def plotted(draw: Callable[[Any, str], None], *, size: tuple[float, float] = (5.
         raise MissingDependencyError(message) from error
     pictures = []
     for paper, ink in _THEMES:
-        figure = Figure(figsize=size, dpi=200, facecolor=paper, layout="constrained")
+        figure = Figure(figsize=size, dpi=dpi, facecolor=paper, layout="constrained")
         canvas = FigureCanvasAgg(figure)
         axes = figure.subplots()
         axes.set_facecolor(paper)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from glocal.errors import ArgumentError
 
-PARTS = ("style", "color")
+PARTS = ("style", "color", "image", "speech")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,10 @@ class ReproduceOptions:
     only: str = field(default=",".join(PARTS), metadata={"help": "Parts, separated by commas.", "metavar": "PART,..."})
     quick: bool = field(default=False, metadata={"help": "Small pictures, shipped weights and samples (the default)."})
     full: bool = field(default=False, metadata={"help": "The paper's sizes; trains every network (needs --data)."})
+    stored: bool = field(
+        default=False,
+        metadata={"help": "With --full: do not train, use the shipped networks and their stored trainings."},
+    )
     data: Path | None = field(
         default=None,
         metadata={"help": "Folder with training data, paintings and photo pairs; see docs/reproduce.md."},
@@ -86,4 +90,4 @@ class ReproduceOptions:
     @property
     def effort(self) -> Effort:
         """How much work was asked for."""
-        return FULL if self.full else QUICK
+        return replace(FULL, trains=not self.stored) if self.full else QUICK

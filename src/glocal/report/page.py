@@ -52,7 +52,7 @@ def encode(pixels: Array, *, lossless: bool) -> tuple[str, bytes]:
     buffer = io.BytesIO()
     image = Image.fromarray(pixels)
     if lossless:
-        image.save(buffer, "PNG", optimize=True)
+        image.save(buffer, "PNG")
         return "image/png", buffer.getvalue()
     image.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
     return "image/jpeg", buffer.getvalue()
@@ -115,7 +115,15 @@ def _plate(plate: Plate, sources: list[Source]) -> str:
         dark = _embedded(plate.dark, lossless=True)
         image = f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">{image}</picture>'
     caption = f"<figcaption>{_parts(plate.caption, sources)}</figcaption>" if plate.caption else ""
-    return f'<figure class="plate">{image}{caption}</figure>'
+    return f'<figure class="plate">{image}{_player(plate)}{caption}</figure>'
+
+
+def _player(plate: Plate) -> str:
+    """The controls of a sound, if the plate has one."""
+    if plate.sound is None:
+        return ""
+    data = base64.b64encode(plate.sound).decode()
+    return f'<audio controls preload="metadata" aria-label="{escape(plate.alt)}" src="data:audio/wav;base64,{data}"></audio>'
 
 
 def _embedded(pixels: Array, *, lossless: bool) -> str:

@@ -33,7 +33,10 @@ def figure_5(run: Run, *, part: str, name: str, measure: str, wide: bool = True)
     plate: Plate = curves(
         name, lines, x="step", y=f"validation {measure} (dB)", ends=ends, alt=f"Validation curves: {part}, {run.data}"
     )
-    caption = (f"Mean {measure} on the validation set during training; data: {run.data}. ", *_last(run))
+    caption = (
+        f"Mean {measure} on the validation set during training; data: {run.data}. Low values at the start are cut off. ",
+        *_last(run),
+    )
     return Figure(f"Figure 5, {part}: validation curves", [plate], 1, caption, run.source, wide=wide)
 
 
@@ -62,15 +65,16 @@ def table_b3(run: Run, *, title: str, published: Mapping[str, float], unit: str 
             (
                 words,
                 Number(known, theirs, signed=signed) if known is not None else "–",
-                Number(score.mean, run.source, signed=signed),
-                Number(score.mean - known, run.source, signed=True) if known is not None else "–",
-                Number(score.error, run.source),
-                Number(score.error_seeds, run.source, digits=3) if score.error_seeds is not None else "–",
+                Number(score.mean, run.tested, signed=signed),
+                Number(score.mean - known, run.tested, signed=True) if known is not None else "–",
+                Number(score.error, run.tested),
+                Number(score.error_seeds, run.tested, digits=3) if score.error_seeds is not None else "–",
             )
         )
     caption = (
-        f"Means over the test set, in {unit}. Ours: {run.data}. The standard error is over the test items; that of the gain "
-        "is of the differences item by item. A difference to the paper is also one of data, unless the data set is the paper's.",
+        f"Means over the test set, in {unit}. Ours: {run.data}; networks trained by {run.source.text()}. "
+        "The standard error is over the test items; that of the gain is of the differences item by item. "
+        "A difference to the paper is also one of data, unless the data set is the paper's.",
     )
     head = ("method", "paper", "ours", "difference", "standard error", "over seeds")
     return Table(title, head, rows, caption)

@@ -30,7 +30,8 @@ class Run:
     """A training with its results.
 
     Attributes:
-        source: Command, seeds, date and machine.
+        source: Command, seeds, date and machine of the training.
+        tested: The same of the test.
         data: The data set, in words.
         curves: (step, validation score) for each training.
         epoch: Steps of an epoch.
@@ -38,6 +39,7 @@ class Run:
     """
 
     source: Source
+    tested: Source
     data: str
     curves: Mapping[str, Points]
     epoch: int
@@ -46,12 +48,17 @@ class Run:
     def as_dict(self) -> dict[str, Any]:
         """What `load_runs` reads."""
         return {
-            **{key: value for key, value in vars(self.source).items() if key != "kind"},
+            "trained": _origin(self.source),
+            "tested": _origin(self.tested),
             "data": self.data,
             "epoch": self.epoch,
             "curves": {name: [list(point) for point in points] for name, points in self.curves.items()},
             "scores": {name: asdict(score) for name, score in self.scores.items()},
         }
+
+
+def _origin(source: Source) -> dict[str, str]:
+    return {key: value for key, value in vars(source).items() if key != "kind"}
 
 
 def load_runs(name: str, *, folder: Path = FOLDER) -> tuple[Run, ...]:
@@ -69,13 +76,18 @@ def load_runs(name: str, *, folder: Path = FOLDER) -> tuple[Run, ...]:
 
 
 def _run(record: Mapping[str, Any]) -> Run:
-    source = Source("stored run", *(str(record[key]) for key in ("command", "seed", "date", "machine")))
-    if not all((source.command, source.seed, source.date, source.machine, record["data"])):
-        message = "a stored run needs its command, seed, date, machine and data"
-        raise ValueError(message)
+    trained, tested = (_source(record[key]) for key in ("trained", "tested"))
     curves = {name: tuple((float(x), float(y)) for x, y in points) for name, points in record["curves"].items()}
     scores = {name: Score(**score) for name, score in record["scores"].items()}
-    return Run(source, str(record["data"]), curves, int(record["epoch"]), scores)
+    return Run(trained, tested, str(record["data"]), curves, int(record["epoch"]), scores)
+
+
+def _source(record: Mapping[str, str]) -> Source:
+    origin = [str(record[key]) for key in ("command", "seed", "date", "machine")]
+    if not all(origin):
+        message = "a stored run needs its command, seed, date and machine"
+        raise ValueError(message)
+    return Source("stored run", *origin)
 
 
 def store_runs(runs: Sequence[Run], path: Path) -> None:

@@ -29,6 +29,7 @@ nav a { text-decoration: none; border-bottom: 1px solid currentColor; }
 .plate img.crisp { image-rendering: pixelated; }
 .plate img.plot { image-rendering: auto; max-width: 40rem; margin: 0 auto; }
 .plate figcaption { font-size: .82rem; line-height: 1.35; color: var(--soft); margin-top: .25rem; }
+.plate audio { display: block; width: 100%; height: 2.2rem; margin-top: .3rem; }
 .caption { font-size: .9rem; margin: .8rem 0 0; max-width: 60rem; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .92rem; min-width: 60%; }

@@ -51,7 +51,8 @@ def write_report(
     pictures = tuple(_store(png / f"{plate.name}.png", encode(plate.pixels, lossless=True)[1]) for plate in plates)
     files = tuple(_store(records / f"{section.name}.json", _record(section)) for section in sections)
     text = render(title, lead, sections).encode()
-    _store(page, text)
+    with write_whole(page, overwrite=True) as beside:  # last and whole: where there is a page, everything is there
+        beside.write_bytes(text)
     return Written(page, len(text), pictures, files)
 
 
@@ -83,6 +84,8 @@ def _record(section: Section) -> bytes:
 
 
 def _store(path: Path, data: bytes) -> Path:
-    with write_whole(path, overwrite=True) as beside:
-        beside.write_bytes(data)
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise output_error(path, error) from error
     return path

@@ -1,0 +1,25 @@
+"""The numbers of section B.3 of the paper: images and speech.
+
+python examples/table_b3.py -o out/table_b3 [--full] [--data FOLDER]
+"""
+
+from __future__ import annotations
+
+from glocal.report import denoise, speech
+from glocal.report.blocks import Section
+from glocal.report.example import run
+from glocal.report.job import Job
+from glocal.report.results import table_b3
+
+
+def make(job: Job) -> Section:
+    """One section with the tables alone."""
+    images = denoise.trained(job.part(0, 0.5)).run
+    _, sounds = speech.trained(job.part(0.5, 1))
+    tables = [table_b3(images, title="Images: PSNR on the test set", published=denoise.PUBLISHED)]
+    tables += [table_b3(run, title="Speech: SNR on the test set", published=speech.PUBLISHED) for run in sounds]
+    return Section("table-b3", "Section B.3: the numbers", tables)
+
+
+if __name__ == "__main__":
+    run(__doc__, make)
