@@ -9,14 +9,14 @@ import torch
 from glocal import grid_graph, knn_graph
 from glocal.apps.speech import noises
 from glocal.apps.speech.floor import noise_floor, segment_levels, sigma_of
-from glocal.apps.speech.frames import FrameNet, FrameShape, on_grid, on_line, similar_frames
+from glocal.apps.speech.frames import FrameNet, FrameShape, average_frames, on_frames, on_grid, on_line, similar_frames
 from glocal.apps.speech.haar import best_threshold, haar_denoise
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.networks import SampleNet
 from glocal.apps.speech.stft import overlap_add, power_of, spectra, synthesis
 from glocal.apps.speech.wiener import wiener
 from glocal.errors import ArgumentError
-from glocal.nn import GraphConv
+from glocal.nn import GraphConv, SharedGraphConv
 
 TINY = FrameShape(
     window=128, hop=32, hidden=6, layers=2, maps=3, grid_layers=2, neighbors=3, radius=9, reach=24, step=6
@@ -161,6 +161,15 @@ def test_dense_forms_equal_graph_convolutions(dilation):
     z = torch.randn(2, 12, 7, 2, generator=seeded())
     graph = grid_graph((12, 7), size=3, dilation=dilation, boundary="zero")
     torch.testing.assert_close(on_grid(grid, z, dilation=dilation).reshape(2, 84, 3), grid(z.reshape(2, 84, 2), graph))
+
+
+def test_frame_forms_equal_graph_convolutions():
+    x = torch.randn(15, 4, generator=seeded())
+    graph = knn_graph(x, k=3).with_weights(torch.rand(15, 3, generator=seeded()))
+    layer, shared = GraphConv(4, 5, 3), SharedGraphConv(3)
+    torch.testing.assert_close(on_frames(layer, x, graph), layer(x, graph))
+    torch.testing.assert_close(average_frames(shared, x, graph), shared(x, graph))
+    torch.testing.assert_close(on_frames(layer, x, knn_graph(x, k=3)), layer(x, knn_graph(x, k=3)))
 
 
 def test_similar_frames_are_the_nearest_within_reach():

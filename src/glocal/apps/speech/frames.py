@@ -124,7 +124,7 @@ class FrameNet(nn.Module):
         assert graph.distances is not None
         graph = graph.with_weights(normalize(self.rule(graph.distances)))
         b, t, f = power.shape
-        typical = self.average(above.reshape(b * t, f), graph).view(b, t, f)
+        typical = average_frames(self.average, above.reshape(b * t, f), graph).view(b, t, f)
         logits = self._frame_layers(torch.cat([above, typical, colour], -1), graph)
         return self._grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
 
@@ -134,7 +134,8 @@ class FrameNet(nn.Module):
         x = tf.leaky_relu_(on_line(self.enter, x, dilation=1), 0.1)
         for i, layer in enumerate(_convs(self.before)):
             x = x + tf.leaky_relu_(on_line(layer, self.dropout(x), dilation=2**i), 0.1)
-        x = x + tf.leaky_relu_(self.similar(self.dropout(x).reshape(b * t, -1), graph), 0.1).view(b, t, -1)
+        y = on_frames(self.similar, self.dropout(x).reshape(b * t, -1), graph)
+        x = x + tf.leaky_relu_(y, 0.1).view(b, t, -1)
         for i, layer in enumerate(_convs(self.after)):
             x = x + tf.leaky_relu_(on_line(layer, self.dropout(x), dilation=2**i), 0.1)
         return on_line(self.leave, self.dropout(x), dilation=1)
@@ -209,6 +210,27 @@ def _band(offset: int, rows: int, columns: int, radius: int, device: torch.devic
     apart = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - offset
     band = torch.zeros(rows, columns).masked_fill(apart.abs() > radius, torch.inf).masked_fill(apart == 0, -1.0)
     return band.to(device)
+
+
+def on_frames(layer: GraphConv, x: Tensor, graph: Graph) -> Tensor:
+    """`layer(x, graph)` for few vertices with many channels, (n, c) -> (n, m): one matrix product for each neighbour.
+
+    Equal to the layer's own kernel, which is made for many vertices with few channels and would load a compiler first.
+    """
+    taps = [_column(x, graph, tap) @ filters for tap, filters in enumerate(layer.filters)]
+    total = sum(taps[1:], taps[0])
+    return total if layer.bias is None else total + layer.bias
+
+
+def average_frames(layer: SharedGraphConv, x: Tensor, graph: Graph) -> Tensor:
+    """`layer(x, graph)` likewise, with one filter for all channels: (n, c) -> (n, c)."""
+    taps = [_column(x, graph, tap) * factor for tap, factor in enumerate(layer.taps)]
+    return sum(taps[1:], taps[0])
+
+
+def _column(x: Tensor, graph: Graph, tap: int) -> Tensor:
+    found = x.index_select(0, graph.neighbors[:, tap])
+    return found if graph.weights is None else found * graph.weights[:, tap : tap + 1]
 
 
 def on_line(layer: GraphConv, x: Tensor, *, dilation: int) -> Tensor:

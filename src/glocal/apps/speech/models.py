@@ -22,6 +22,7 @@ from glocal.files.weights import load_weights, save_weights
 
 RATE = 16000
 _REACH = 8000  # how far the paper's graph looks in signals longer than its one second
+_SECONDS = 10  # of a block of frames: more would take more memory, less would look at more frames twice
 _LEAST = 32  # shorter signals are padded with zeros
 
 
@@ -43,7 +44,7 @@ class FrameDenoiser:
     def __init__(self, net: FrameNet, *, sigma: float | None) -> None:
         self.net, self.sigma = net.eval(), sigma
         grid = net.shape.hop * net.shape.step
-        self.plan = Plan(block=round(16 * RATE / grid) * grid, context=-(-net.shape.context // grid) * grid)
+        self.plan = Plan(block=round(_SECONDS * RATE / grid) * grid, context=-(-net.shape.context // grid) * grid)
 
     @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
