@@ -78,12 +78,13 @@ def load(path: Path) -> Tensor:
     return torch.from_numpy(np.asarray(image).astype(np.float32) / 255)
 
 
-def pairs(data: Path, samples: Path) -> Iterable[Pair]:
-    """All pairs, one after the other."""
+def pairs(data: Path, samples: Path, only: str) -> Iterable[Pair]:
+    """The pairs whose name contains `only`, one after the other."""
     for folder, names in ((data, PAIRS["data"]), (samples, PAIRS["samples"])):
         for photo, reference in names:
             name = f"{Path(photo).stem} -> {Path(reference).stem}"
-            yield Pair(name, load(folder / photo), load(folder / reference))
+            if only in name:
+                yield Pair(name, load(folder / photo), load(folder / reference))
 
 
 def affine(rule: Callable[[Tensor, Tensor], Tensor], pair: Pair) -> Tensor:
@@ -128,11 +129,11 @@ def measured(pair: Pair, result: Tensor) -> dict[str, float]:
     return {name: round(value, 4) for name, value in found.as_dict().items()}
 
 
-def measure(data: Path, samples: Path) -> dict[str, object]:
-    """Run everything and keep the numbers; draw the pictures of the samples."""
-    rows, others = {}, {}
+def measure(found: dict[str, dict], data: Path, samples: Path, only: str) -> None:
+    """Measure the pairs whose name contains `only`, into `found`; draw the pictures of the samples."""
+    rows, others = found["pairs"], found["mappings"]
     started = time.perf_counter()
-    for pair in pairs(data, samples):
+    for pair in pairs(data, samples, only):
         out, maps = results_of(pair)
         rows[pair.name] = {name: measured(pair, image) for name, image in {"photo": pair.photo, **out}.items()}
         others[pair.name] = {name: measured(pair, image) for name, image in fields_of(pair, maps["graph"]).items()}
@@ -140,7 +141,6 @@ def measure(data: Path, samples: Path) -> dict[str, object]:
         if pair.name.split()[0] in SHOWN and (samples / f"{pair.name.split()[0]}.jpg").exists():
             draw(pair, out, maps)
         print(f"{pair.name}: {time.perf_counter() - started:.0f} s", flush=True)
-    return {"width": WIDTH, "pairs": rows, "mappings": others}
 
 
 def draw(pair: Pair, out: dict[str, Tensor], maps: dict[str, ColorMap]) -> None:
@@ -214,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with the pairs named in PAIRS")
     parser.add_argument("--samples", type=Path, default=HERE.parent / "samples")
+    parser.add_argument("--only", default="", help="measure only pairs whose name contains this, keep the others")
     parser.add_argument("--docs-only", action="store_true", help="only write the tables from the results")
     given = parser.parse_args()
     if not given.docs_only:
@@ -221,7 +222,11 @@ def main() -> None:
             parser.error("name the folder of pairs with --data")
         PICTURES.mkdir(exist_ok=True)
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(json.dumps(measure(given.data, given.samples), indent=1) + "\n")
+        found = {"width": WIDTH, "pairs": {}, "mappings": {}}
+        if given.only and RESULTS.exists():
+            found = json.loads(RESULTS.read_text())
+        measure(found, given.data, given.samples, given.only)
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n")
     write_page(json.loads(RESULTS.read_text()))
 
 

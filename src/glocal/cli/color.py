@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from glocal.apps.color.recolor import Fit
-    from glocal.files.picture import Picture
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,18 @@ class ColorFiles:
         return tuple(name for name in named if name is not None)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What is the same for all photos of a call."""
+
+    references: tuple[str, ...]
+    options: ColorOptions
+    files: ColorFiles
+    batch: BatchOptions
+    image: ImageFileOptions
+    run: RunOptions
+
+
 def color(
     inputs: Annotated[
         list[str],
@@ -65,7 +76,9 @@ def color(
     """Give a photo the colours of another.
 
     glocal color PHOTO REFERENCE -o OUT: the palette of REFERENCE on PHOTO; several references share one palette.
+
     glocal color PHOTOS... --reference REFERENCE -o FOLDER/: each photo gets its own map.
+
     glocal color FRAMES... --map look.glocal -o FOLDER/: all frames get the same map, so a sequence does not flicker.
     """
     photos, references = _roles(inputs, files)
@@ -75,25 +88,22 @@ def color(
             f"color: {files.single[0]} belongs to one photo, and there are several. "
             "Make it from one photo, then use --map for all."
         )
-    work = functools.partial(
-        _work, references=references, options=options, files=files, batch=batch, image=image, run=run
-    )
-    run_batch(
-        "color", photos, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run)
-    )  # fmt: skip
+    job = _Job(references, options, files, batch, image, run)
+    work = functools.partial(_work, job=job)
+    run_batch("color", photos, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
 
 
-def _roles(inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], list[str]]:
+def _roles(inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], tuple[str, ...]]:
     """Which inputs are photos and which are references."""
     if files.map is not None:
         if files.reference:
             raise ArgumentError("color: --map and --reference contradict each other. Give one of them.")
-        return list(inputs), []
+        return list(inputs), ()
     if files.reference:
-        return list(inputs), list(files.reference)
+        return list(inputs), files.reference
     if len(inputs) < 2:
         raise ArgumentError("color: there is no reference. Name a photo and a reference, or use --map.")
-    return [inputs[0]], list(inputs[1:])
+    return [inputs[0]], tuple(inputs[1:])
 
 
 def _check_map(files: ColorFiles, options: ColorOptions) -> None:
@@ -127,60 +137,51 @@ def _estimate(task: Task) -> Estimate:
     return Estimate(f"{width} x {height}", memory=(400 << 20) + 64 * pixels, seconds=3 + 0.35e-6 * pixels)
 
 
-def _work(
-    task: Task,
-    tell: Tell,
-    *,
-    references: Sequence[str],
-    options: ColorOptions,
-    files: ColorFiles,
-    batch: BatchOptions,
-    image: ImageFileOptions,
-    run: RunOptions,
-) -> dict[str, Any]:
+def _work(task: Task, tell: Tell, *, job: _Job) -> dict[str, Any]:
     """One photo from file to file."""
     import torch
 
-    from glocal.apps.color.recolor import applied, mask_for
+    from glocal.apps.color.recolor import applied, counted, mask_for
     from glocal.files.images import read_image, write_image
     from glocal.files.profiles import from_srgb, to_srgb
-    from glocal.files.recipes import build_recipe
 
     photo = read_image(task.source)
-    cover = mask_for(photo, read_image(files.mask)) if files.mask else None
+    cover = mask_for(photo, read_image(job.files.mask)) if job.files.mask else None
     rgb = torch.from_numpy(to_srgb(photo))
     tell(0.1)
-    found, look = None, None
-    if files.map is not None:
-        look = _loaded(files.map, options.strength)
-    else:
-        found = _fitted(photo, rgb, references, options, cover)
-        look = found.map
+    found = _fitted(rgb, counted(photo, cover), job, job.options) if job.files.map is None else None
+    look = found.map if found is not None else _loaded(str(job.files.map), job.options.strength)
     tell(0.4)
     changed = applied(look, rgb, cover)
     tell(0.8)
-    told = _exports(rgb, look, found, references, options, files, batch, run)
-    positional = [str(task.source), *references]  # one photo of many with --reference is the same call
-    sources = [*positional, *(name for name in (files.mask, files.map) if name)]
-    arguments = {"positional": positional, "mask": files.mask, "map": files.map}
-    recipe = build_recipe("color", options, inputs=sources, arguments=arguments | asdict(image))
+    told = _exports(rgb, counted(photo, cover), look, found, job)
     notes = write_image(
-        task.target, from_srgb(photo, changed.numpy()), depth=image.depth, quality=image.quality,
-        metadata=image.metadata, recipe=recipe, overwrite=batch.overwrite,
+        task.target, from_srgb(photo, changed.numpy()), recipe=_recipe(task, job), overwrite=job.batch.overwrite,
+        **asdict(job.image),
     )  # fmt: skip
     notes = (*photo.notes, *(found.notes if found else ()), *notes)
     for note in notes:
-        Report(run).say(f"{task.source.name}: {note}")
+        Report(job.run).say(f"{task.source.name}: {note}")
     if found is not None:
-        told |= {"method": options.method, "losses": [found.losses[0], found.losses[-1]]}
+        told |= {"method": job.options.method, "losses": [found.losses[0], found.losses[-1]]}
     return told | {"notes": list(notes)}
 
 
-def _fitted(photo: Picture, rgb: Tensor, references: Sequence[str], options: ColorOptions, cover: Tensor | None) -> Fit:
-    from glocal.apps.color.recolor import counted, fit, weighed
+def _recipe(task: Task, job: _Job) -> dict[str, Any]:
+    """How this picture was made: one photo of many with --reference is the same call as that photo alone."""
+    from glocal.files.recipes import build_recipe
+
+    positional = [str(task.source), *job.references]
+    sources = [*positional, *(name for name in (job.files.mask, job.files.map) if name)]
+    arguments = {"positional": positional, "mask": job.files.mask, "map": job.files.map, **asdict(job.image)}
+    return build_recipe("color", job.options, inputs=sources, arguments=arguments)
+
+
+def _fitted(rgb: Tensor, weights: Tensor | None, job: _Job, options: ColorOptions) -> Fit:
+    from glocal.apps.color.recolor import fit, weighed
     from glocal.files.images import read_image
 
-    return fit(rgb, [weighed(read_image(path)) for path in references], options, counted(photo, cover))
+    return fit(rgb, [weighed(read_image(path)) for path in job.references], options, weights)
 
 
 def _loaded(path: str, strength: float) -> Any:
@@ -197,46 +198,36 @@ def _loaded(path: str, strength: float) -> Any:
     return lambda rgb: lut(rgb).sub_(rgb).mul_(strength).add_(rgb).clamp_(0, 1)
 
 
-def _exports(
-    rgb: Tensor,
-    look: Any,
-    found: Fit | None,
-    references: Sequence[str],
-    options: ColorOptions,
-    files: ColorFiles,
-    batch: BatchOptions,
-    run: RunOptions,
-) -> dict[str, Any]:
+def _exports(rgb: Tensor, weights: Tensor | None, look: Any, found: Fit | None, job: _Job) -> dict[str, Any]:
     """Write what was asked for beside the picture, and tell how well each LUT repeats the map on this photo."""
     from glocal.apps.color.lut import write_lut
     from glocal.apps.color.measures import difference_of_maps
 
     told: dict[str, Any] = {}
+    files, overwrite = job.files, job.batch.overwrite
     if files.save_map and found is not None:
-        found.map.save(files.save_map, overwrite=batch.overwrite)
+        found.map.save(files.save_map, overwrite=overwrite)
         told["map"] = files.save_map
     for path in files.lut:
-        lut = write_lut(path, look, size=int(files.lut_size), overwrite=batch.overwrite)
+        lut = write_lut(path, look, size=int(files.lut_size), overwrite=overwrite)
         mean, largest = difference_of_maps(look, lut, rgb)
         told.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
-        if not run.json:
+        if not job.run.json:
             text = f"{path}: {lut.size} points, differs from the map by {mean:.2f} on average and {largest:.2f} at most"
-            Report(run).result({}, f"{text} (CIE76, on this photo)")
+            Report(job.run).result({}, f"{text} (CIE76, on this photo)")
     if files.palette_out:
-        _draw(rgb, references, options, files.palette_out, batch)
+        _draw(rgb, weights, files.palette_out, job)
         told["palettes"] = files.palette_out
     return told
 
 
-def _draw(rgb: Tensor, references: Sequence[str], options: ColorOptions, path: str, batch: BatchOptions) -> None:
+def _draw(rgb: Tensor, weights: Tensor | None, path: str, job: _Job) -> None:
+    """The palettes of both methods, whichever made the picture."""
     from glocal.apps.color.draw import palette_sheet
-    from glocal.apps.color.recolor import fit, weighed
-    from glocal.files.images import read_image, write_image
+    from glocal.files.images import write_image
     from glocal.files.picture import Picture
 
-    seen = [weighed(read_image(name)) for name in references]
-    both = {name: fit(rgb, seen, replace(options, method=name)).palettes for name in ("graph", "transport")}
-    sheet = palette_sheet(
-        both["graph"].photo, both["graph"].result, both["transport"].result, both["graph"].reference
-    )  # fmt: skip
-    write_image(path, Picture(sheet), overwrite=batch.overwrite)
+    graph = _fitted(rgb, weights, job, replace(job.options, method="graph")).palettes
+    transport = _fitted(rgb, weights, job, replace(job.options, method="transport")).palettes
+    sheet = palette_sheet(graph.photo, graph.result, transport.result, graph.reference)
+    write_image(path, Picture(sheet), overwrite=job.batch.overwrite)
