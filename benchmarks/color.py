@@ -52,13 +52,13 @@ PAIRS = {
 }  # fmt: skip
 METHODS = ("graph", "transport", "Reinhard", "linear MK")
 PAPER = ("graph, nearest", "transport, nearest")
-FIELDS = (
-    "nearest entry (the paper)",
-    "mean of displacements, h",
-    "local affine, h / 2",
-    "local affine, h",
-    "local affine, 2 h",
-)
+FIELDS = {  # name: (kind, factor on the width)
+    "nearest entry (the paper)": None,
+    "mean of displacements, h / 2": ("mean", 0.5),
+    "mean of displacements, h (the default)": ("mean", 1.0),
+    "mean of displacements, 2 h": ("mean", 2.0),
+    "local affine fit, h": ("affine", 1.0),
+}
 SHOWN = ("meadow", "temple", "mountains")  # of samples/, as pictures
 
 
@@ -108,17 +108,29 @@ def results_of(pair: Pair) -> tuple[dict[str, Tensor], dict[str, ColorMap]]:
     return out, maps
 
 
+def affine_fit(ab: Tensor, palette: Tensor, new: Tensor, *, width: float, ridge: float = 0.1) -> Tensor:
+    """The displacement by a local affine fit: `v~ + S_vp (S_pp + ridge h^2 I)^-1 (x - p~)`, weights as in the mean."""
+    w, v = mapping.kernel_weights(ab, palette, width=width), new - palette
+    mean_p, mean_v = w @ palette, w @ v
+    outer, cross = ((q.unsqueeze(2) * palette.unsqueeze(1)).flatten(1) for q in (palette, v))
+    s_pp = (w @ outer).unflatten(1, (2, 2)) - mean_p.unsqueeze(2) * mean_p.unsqueeze(1)
+    s_vp = (w @ cross).unflatten(1, (2, 2)) - mean_v.unsqueeze(2) * mean_p.unsqueeze(1)
+    s_pp = s_pp + ridge * width * width * torch.eye(2, dtype=ab.dtype)
+    return mean_v + (s_vp @ torch.linalg.solve(s_pp, (ab - mean_p).unsqueeze(2))).squeeze(2)
+
+
 def fields_of(pair: Pair, look: ColorMap) -> dict[str, Tensor]:
     """The graph's palette on the photo by other mappings: why the default is what it is."""
     lab = lab_from_rgb(pair.photo)
     ab = lab[..., 1:].reshape(-1, 2).double()
+    rules = {"mean": mapping.displacement, "affine": affine_fit}
     out = {}
-    for name, ridge, factor in zip(FIELDS[1:], (float("inf"), 0.1, 0.1, 0.1), (1.0, 0.5, 1.0, 2.0), strict=True):
-        move = [
-            mapping.displacement(part, look.palette, look.new, width=factor * look.width, ridge=ridge)
-            for part in ab.split(1 << 15)
-        ]
-        after = torch.cat([lab[..., :1], (ab + torch.cat(move)).float().reshape(*lab.shape[:2], 2)], -1)
+    for name, choice in FIELDS.items():
+        if choice is None:
+            continue
+        rule, width = rules[choice[0]], choice[1] * look.width
+        move = torch.cat([rule(part, look.palette, look.new, width=width) for part in ab.split(1 << 15)])
+        after = torch.cat([lab[..., :1], (ab + move).float().reshape(*lab.shape[:2], 2)], -1)
         out[name] = rgb_from_lab(compressed(after, lab)).clamp(0, 1)
     return out
 
@@ -137,7 +149,7 @@ def measure(found: dict[str, dict], data: Path, samples: Path, only: str) -> Non
         out, maps = results_of(pair)
         rows[pair.name] = {name: measured(pair, image) for name, image in {"photo": pair.photo, **out}.items()}
         others[pair.name] = {name: measured(pair, image) for name, image in fields_of(pair, maps["graph"]).items()}
-        others[pair.name][FIELDS[0]] = rows[pair.name]["graph, nearest"]
+        others[pair.name][next(iter(FIELDS))] = rows[pair.name]["graph, nearest"]
         if pair.name.split()[0] in SHOWN and (samples / f"{pair.name.split()[0]}.jpg").exists():
             draw(pair, out, maps)
         print(f"{pair.name}: {time.perf_counter() - started:.0f} s", flush=True)
@@ -155,12 +167,13 @@ def draw(pair: Pair, out: dict[str, Tensor], maps: dict[str, ColorMap]) -> None:
     for k, name in enumerate(order):
         label(sheet, name, k % 3 * WIDTH, k // 3 * h)
     sheet.save(PICTURES / f"color_{stem}.jpg", quality=82, optimize=True)
-    if stem == "meadow":
-        crop = (slice(0, 90), slice(0, 200))
-        bands = torch.cat([x[crop] for x in (pair.photo, out["graph"], out["graph, nearest"])], 1)
-        zoomed = to_image(bands).resize((1200, 180), Image.Resampling.NEAREST)
-        for k, name in enumerate(("photo", "smooth", "nearest")):
-            label(zoomed, name, 400 * k, 0)
+    if stem == "mountains":
+        sky = (slice(0, 90), slice(250, 400))
+        kinds = ("photo", "graph", "graph, nearest", "transport, nearest")
+        crops = torch.cat([{**shown, **out}[name][sky] for name in kinds], 1)
+        zoomed = to_image(crops).resize((1200, 180), Image.Resampling.NEAREST)
+        for k, name in enumerate(kinds):
+            label(zoomed, name.replace("graph", "graph, smooth") if name == "graph" else name, 300 * k, 0)
         zoomed.save(PICTURES / "color_banding.jpg", quality=88, optimize=True)
     if stem == "temple":
         goal = fit(pair.photo, [(pair.reference, None)], ColorOptions()).palettes.reference

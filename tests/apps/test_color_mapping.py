@@ -1,5 +1,7 @@
 """From palettes to pixels: the smooth field, the nearest entry, gamut, protection and tone."""
 
+import math
+
 import pytest
 import torch
 
@@ -22,21 +24,20 @@ def colors(n, seed=0):
     return torch.rand(n, 3, generator=torch.Generator().manual_seed(seed))
 
 
-def test_smooth_mapping_repeats_an_affine_change_inside_the_palette():
-    palette = grid() @ torch.tensor([[1.0, 0.5], [0.2, 0.9]]).double()  # skewed, so covariances are not diagonal
-    matrix = torch.tensor([[0.7, 0.2], [-0.1, 1.2]], dtype=torch.float64)
-    inside = torch.rand(200, 2, generator=torch.Generator().manual_seed(0)).double() * 20 - 10
-    got = displacement(inside, palette, palette @ matrix.T + 3, width=12.0, ridge=1e-9)
-    torch.testing.assert_close(inside + got, inside @ matrix.T + 3)
+def test_smooth_mapping_is_the_weighted_mean_by_hand():
+    palette = torch.tensor([[0.0, 0.0], [8.0, 0.0]]).double()
+    new = palette + torch.tensor([[1.0, 0.0], [0.0, 4.0]])
+    got = displacement(torch.tensor([[2.0, 0.0]]).double(), palette, new, width=4.0)
+    near, far = math.exp(-4 / 16), math.exp(-36 / 16)
+    want = torch.tensor([[near, 4 * far]]).double() / (near + far)
+    torch.testing.assert_close(got, want)
 
 
-def test_ridge_without_limit_is_the_weighted_mean():
-    palette, new = grid(3), grid(3) * 0.5
-    ab = torch.tensor([[4.0, -7.0]], dtype=torch.float64)
-    w = torch.softmax(-((ab - palette).square().sum(1)) / 64, 0)
-    got = displacement(ab, palette, new, width=8.0, ridge=float("inf"))
-    torch.testing.assert_close(got[0], w @ (new - palette))
-    torch.testing.assert_close(displacement(ab, palette, new, width=8.0, ridge=1e9), got)
+def test_one_displacement_for_all_moves_everything_by_it():
+    palette = grid()
+    anywhere = torch.rand(200, 2, generator=torch.Generator().manual_seed(0)).double() * 200 - 100
+    got = displacement(anywhere, palette, palette + torch.tensor([3.0, -7.0]), width=12.0)
+    torch.testing.assert_close(got, torch.tensor([[3.0, -7.0]]).double().expand(200, 2))
 
 
 def test_far_colours_follow_the_nearest_entry():

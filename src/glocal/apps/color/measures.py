@@ -18,23 +18,29 @@ Map = Callable[[Tensor], Tensor]
 SMALL, LARGE = 2.0, 6.0
 """Two pixels side by side look alike below `SMALL` units of `ab` and form an edge above `LARGE`."""
 
-_DIRECTIONS, _QUANTILES = 64, 2048
+_DIRECTIONS, _QUANTILES, _POINTS = 64, 2048, 32768
 
 
 def sliced_wasserstein(x: Tensor, y: Tensor) -> float:
     """The sliced 1-Wasserstein distance of two sets of chrominances (n, 2), (k, 2), in units of Lab.
 
     The mean, over 64 evenly spaced directions, of the mean distance between the sorted projections, read at 2,048
-    quantiles. Deterministic. Cost: O(64 n log n).
+    quantiles; at most 32,768 points of each set, evenly chosen, are used. Deterministic. Cost: O(64 n log n).
 
     >>> round(sliced_wasserstein(torch.zeros(5, 2), torch.tensor([[3.0, 0.0]])), 2)
     1.91
     """
+    x, y = _some(x), _some(y)
     angle = torch.arange(_DIRECTIONS) * (torch.pi / _DIRECTIONS)
     total = torch.zeros(())
     for direction in torch.stack([angle.cos(), angle.sin()], 1):
         total = total + (_quantiles(x @ direction.to(x)) - _quantiles(y @ direction.to(y))).abs().mean()
     return float(total / _DIRECTIONS)
+
+
+def _some(points: Tensor) -> Tensor:
+    m = min(len(points), _POINTS)
+    return points[torch.arange(m) * len(points) // m]
 
 
 def _quantiles(x: Tensor) -> Tensor:
@@ -54,8 +60,8 @@ class Quality:
 
     `torn`: per cent of neighbouring pixels that looked alike (difference of `ab` below 2) and now form an edge (above
     6). `flat`: per cent of neighbours with a small difference (0.25 to 2) that lost 95 % of it or more. Banding shows in
-    both: flat steps with jumps between them. `distortion`: `sum | |g'| - s |g| | / sum s |g|`, where `g` and `g'` are
-    the differences before and after and `s` the scale that fits best, so a global change of saturation costs nothing.
+    both: flat steps with jumps between them. `distortion`: `sum | |g'| - s |g| | / sum |g'|`, where `g` and `g'` are the
+    differences before and after and `s = sum |g'| / sum |g|`, so a global change of saturation costs nothing.
     """
 
     distance: float
@@ -73,22 +79,15 @@ def quality(photo: Tensor, result: Tensor, reference: Tensor) -> Quality:
     before, after = steps(photo).norm(dim=1), steps(result).norm(dim=1)
     alike = before < SMALL
     slight = alike & (before > 0.25)
-    scale = best_scale(before, after)
+    scale = after.sum() / before.sum().clamp(min=1e-12)
     lost = after < 0.05 * scale * before
     distance = sliced_wasserstein(result[..., 1:].reshape(-1, 2), reference[..., 1:].reshape(-1, 2))
     return Quality(
         distance=distance,
         torn=100 * _share(after > LARGE, alike),
         flat=100 * _share(lost, slight),
-        distortion=float((after - scale * before).abs().sum() / (scale * before).sum().clamp(min=1e-12)),
+        distortion=float((after - scale * before).abs().sum() / after.sum().clamp(min=1e-12)),
     )
-
-
-def best_scale(before: Tensor, after: Tensor) -> Tensor:
-    """The `s` that minimises `sum |after - s before|`: the median of the ratios, weighted by `before`."""
-    ratio, order = (after / before.clamp(min=1e-6)).sort()
-    mass = before[order].double().cumsum(0)
-    return ratio[int((mass < mass[-1] / 2).sum().clamp(max=len(ratio) - 1))]
 
 
 def _share(what: Tensor, among: Tensor) -> float:
