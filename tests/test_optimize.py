@@ -4,7 +4,7 @@ import torch
 from scipy.optimize import rosen
 
 from glocal.errors import ArgumentError
-from glocal.optimize import balance, lbfgs, value_and_gradient
+from glocal.optimize import WeightedSum, _History, balance, coarse_to_fine, lbfgs, value_and_gradient
 
 
 def rosenbrock(x):
@@ -49,3 +49,58 @@ def test_balance_gives_each_gradient_the_amplitude_one():
     assert factors["c"] == 1
     with pytest.raises(ArgumentError, match="balance: the gradient of 'd' is not finite"):
         balance({"d": lambda x: (x * torch.inf).sum()}, x)
+
+
+def test_a_weighted_sum_adds_values_and_gradients_term_by_term():
+    total = WeightedSum({"a": lambda x: x.square().sum(), "b": lambda x: x.sum()}, {"a": 2.0, "b": -1.0})
+    x = torch.tensor([1.0, 3.0])
+    value, gradient = value_and_gradient(total, x)
+    assert float(value) == float(total(x)) == 2 * 10 - 4
+    assert gradient.tolist() == [3.0, 11.0]
+    assert set(total.seconds) == {"a", "b"}
+    with pytest.raises(ArgumentError, match=r"`terms` has \['a'\], `factors` has \['b'\]"):
+        WeightedSum({"a": lambda x: x.sum()}, {"b": 1.0})
+
+
+def test_the_history_gives_the_direction_of_the_two_loop_recursion():
+    make = torch.Generator().manual_seed(0)
+    history = _History(torch.zeros(6, dtype=torch.float64), 3)
+    pairs = []
+    for _ in range(5):  # more than it holds: the oldest are forgotten
+        s = torch.randn(6, generator=make, dtype=torch.float64)
+        y = s * torch.rand(6, generator=make, dtype=torch.float64) + 0.1 * s
+        history.add(s, y)
+        pairs = [*pairs, (s, y)][-3:]
+    history.add(s, -s)  # negative curvature: not kept
+    g = torch.randn(6, generator=make, dtype=torch.float64)
+    q, alphas = -g, []
+    for s, y in reversed(pairs):
+        alphas.append((s @ q) / (s @ y))
+        q = q - alphas[-1] * y
+    q = q * (pairs[-1][0] @ pairs[-1][1]) / (pairs[-1][1] @ pairs[-1][1])
+    for (s, y), alpha in zip(pairs, reversed(alphas)):
+        q = q + (alpha - (y @ q) / (s @ y)) * s
+    direction, slope = history.direction(g)
+    torch.testing.assert_close(direction, q, rtol=1e-10, atol=1e-12)
+    assert slope == pytest.approx(float(q @ g))
+
+
+def test_coarse_to_fine_hands_results_on_and_ends_when_stopped():
+    seen = []
+
+    def problem(previous):
+        seen.append(previous)
+        return rosenbrock, torch.zeros(4) if previous is None else previous
+
+    found = coarse_to_fine([problem] * 3, lambda k, f, x: lbfgs(f, x, iterations=3, callback=lambda *_: k == 1))
+    assert len(found) == len(seen) == 2
+    assert seen[0] is None
+    assert torch.equal(seen[1], found[0].x)
+
+
+def test_the_first_step_can_be_given():
+    moved = []
+    lbfgs(
+        lambda x: x.sum(), torch.zeros(3), iterations=1, first=0.25, callback=lambda i, loss, x: moved.append(x.clone())
+    )
+    assert moved[0].tolist() == [-0.25] * 3

@@ -201,7 +201,7 @@ class _History:
 
     Every vector of the recursion is a combination of the stored vectors and the gradient. So the inner products are
     computed in one matrix product, the recursion runs on some hundred numbers, and one more product gives the
-    direction: two passes over the memory and one wait for the device, where the plain recursion needs `4 history`.
+    direction: two passes over the memory, where the plain recursion makes `4 history` passes over single vectors.
     """
 
     def __init__(self, x: Tensor, history: int) -> None:
@@ -210,6 +210,7 @@ class _History:
         self.dots = torch.zeros(2 * history + 1, 2 * history + 1, dtype=torch.float64)
         self.history = history
         self.pairs: list[int] = []  # slots in use, oldest first
+        self.fresh: set[int] = set()  # rows whose inner products are not known yet
 
     def add(self, change: Tensor, turn: Tensor) -> None:
         """Keep a pair, in the slot of the oldest one if all are taken, unless its curvature is not positive."""
@@ -224,17 +225,16 @@ class _History:
             self.pairs.pop(0)
         self.rows[slot], self.rows[m + slot] = new[0], new[1]
         self.pairs.append(slot)
-        products = (self.rows @ new.T).to("cpu", torch.float64)
-        for row, column in ((slot, 0), (m + slot, 1)):
-            self.dots[row] = products[:, column]
-            self.dots[:, row] = products[:, column]
+        self.fresh |= {slot, m + slot}
 
     def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
         """`-H g` and its slope `-g'Hg`, which is negative: if rounding spoils that, the history is dropped."""
         m, last = self.history, 2 * self.history
         self.rows[last] = gradient.reshape(-1)
-        products = (self.rows @ self.rows[last]).to("cpu", torch.float64)
-        self.dots[last], self.dots[:, last] = products, products
+        new = sorted(self.fresh | {last})
+        products = (self.rows @ self.rows[new].T).to("cpu", torch.float64)
+        self.dots[new], self.dots[:, new] = products.T, products
+        self.fresh.clear()
         combination = torch.zeros(last + 1, dtype=torch.float64)
         combination[last] = -1
         factors = []
@@ -250,7 +250,7 @@ class _History:
         slope = float(torch.dot(self.dots[last], combination))
         if not slope < 0:
             self.pairs.clear()
-            return -gradient, -float(products[last])
+            return -gradient, -float(self.dots[last, last])
         return (combination.to(self.rows) @ self.rows).view_as(gradient), slope
 
 

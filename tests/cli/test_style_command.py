@@ -220,3 +220,12 @@ def test_resume_goes_on_from_the_checkpoint(folder, capsys):
     checkpoint_path("out.png").write_bytes(b"nonsense")
     assert run(["style", "photo.png", "painting.png", "-o", "out.png", *QUICK, "--resume", "--overwrite"]) == 3
     assert "it is damaged" in capsys.readouterr().err
+
+
+def test_the_demo_writes_the_result_and_the_comparison(tmp_path):
+    script = Path(__file__).parents[2] / "examples" / "demo.py"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(script), "-o", str(tmp_path), "--size", "32", "--iterations", "1"]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert files_in(tmp_path) == ["style.png", "style_side_by_side.png"]
+    assert pixels(tmp_path / "style.png").shape == (23, 32, 3)

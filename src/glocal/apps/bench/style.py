@@ -13,6 +13,8 @@ from glocal.apps.style.levels import resized
 from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Solution, Task, solve
 
+Graphs = dict[tuple[str, int], tuple[Tensor, Tensor]]
+
 PLAIN = "plain PyTorch"
 _COMPARED = 20  # iterations over which the losses of both are compared
 
@@ -31,11 +33,12 @@ def run(photo: Tensor, painting: Tensor, options: BenchOptions) -> list[Row]:
     began = time.perf_counter()
     ours = solve(task, chosen)
     seconds = time.perf_counter() - began
+    graphs: Graphs = {}
     began = time.perf_counter()
-    _, _, plain = plain_style_transfer(photo, painting, sides=sides, iterations=iterations)
+    _, _, plain = plain_style_transfer(photo, painting, sides=sides, iterations=iterations, graphs=graphs)
     theirs = time.perf_counter() - began
     work = f"style transfer {side}x{side}, paper, {iterations} iterations a level"
-    gaps = ", ".join(f"{gap:.0e}" for gap in agreement(photo, painting, sides))
+    gaps = ", ".join(f"{gap:.0e}" for gap in agreement(photo, painting, sides, graphs))
     note = f"losses over {_COMPARED} iterations from one start differ by {gaps} at levels {', '.join(map(str, sides))}"
     phases = phase_seconds(ours)
     rest = sum(phases.values()) - phases["graph"]
@@ -55,7 +58,7 @@ def phase_seconds(solution: Solution) -> dict[str, float]:
     return phases
 
 
-def agreement(photo: Tensor, painting: Tensor, sides: list[int]) -> list[float]:
+def agreement(photo: Tensor, painting: Tensor, sides: list[int], graphs: Graphs) -> list[float]:
     """The largest relative difference of the losses over 20 iterations, for each level from the same noise.
 
     In float32 rounding errors double with nearly every step of L-BFGS; the plain version in float32 is as far from
@@ -66,6 +69,6 @@ def agreement(photo: Tensor, painting: Tensor, sides: list[int]) -> list[float]:
         small = [resized(image, (side, side)) for image in (photo, painting)]
         chosen = style_options("paper", {"iterations": _COMPARED, "size": side, "coarsest": side})
         ours = solve(Task(small[0], (small[1],)), chosen).losses[0]
-        _, theirs, _ = plain_style_transfer(small[0], small[1], sides=[side], iterations=_COMPARED)
+        _, theirs, _ = plain_style_transfer(small[0], small[1], sides=[side], iterations=_COMPARED, graphs=graphs)
         gaps.append(max(abs(a - b) / abs(b) for a, b in zip(ours, theirs[0], strict=True)))
     return gaps

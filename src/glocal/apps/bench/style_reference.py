@@ -17,9 +17,20 @@ Losses = list[list[float]]
 
 
 def plain_style_transfer(
-    photo: Tensor, painting: Tensor, *, sides: list[int], iterations: int, tv: float = 0.01, seed: int = 0
+    photo: Tensor,
+    painting: Tensor,
+    *,
+    sides: list[int],
+    iterations: int,
+    tv: float = 0.01,
+    seed: int = 0,
+    graphs: dict[tuple[str, int], tuple[Tensor, Tensor]] | None = None,
 ) -> tuple[Tensor, Losses, dict[str, float]]:
-    """Section 3 for square images (n, n, 3) in Lab: the result in Lab, the losses of each level, seconds by phase."""
+    """Section 3 for square images (n, n, 3) in Lab: the result in Lab, the losses of each level, seconds by phase.
+
+    `graphs` keeps the non-local graphs from one call to the next: finding them takes most of a short run.
+    """
+    kept = {} if graphs is None else graphs
     generator = torch.Generator().manual_seed(seed)
     h1, b1 = _draw((25, 3, 50), generator).to(photo), _draw((50,), generator).to(photo)
     h2, b2 = _draw((25, 3, 50), generator).to(photo), _draw((50,), generator).to(photo)
@@ -31,8 +42,10 @@ def plain_style_transfer(
         began = time.perf_counter()
         target, source = _scaled(photo, side), _scaled(painting, side)
         grid = local_neighbors(side, 5)
-        near_t, w_t = nonlocal_neighbors(target)
-        near_s, w_s = nonlocal_neighbors(source)
+        for name, image in (("photo", target), ("painting", source)):
+            if (name, side) not in kept:
+                kept[name, side] = nonlocal_neighbors(image)
+        (near_t, w_t), (near_s, w_s) = kept["photo", side], kept["painting", side]
         seconds["graph"] += time.perf_counter() - began
         began = time.perf_counter()
         x_s = source.reshape(-1, 3) / 100

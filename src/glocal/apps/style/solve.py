@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -216,5 +217,6 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         left = pace * (total - done - iteration + later)
         return run.callback(Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image))
 
-    with run.phase("optimise"):
+    # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
+    with run.phase("optimise"), np.errstate(over="ignore", invalid="ignore"):
         return lbfgs(objective, start, iterations=max(0, total - done), first=_FIRST_STEP, callback=report)
