@@ -13,8 +13,8 @@ from glocal.report.job import Job
 
 def make(job: Job) -> Section:
     """One section with the figure alone."""
-    figure, _ = style.figure_2(job)
-    return Section("figure-2", "Figure 2: the non-local network only", [figure])
+    figures, _ = style.figure_2(job)
+    return Section("figure-2", "Figure 2: the non-local network only", figures)
 
 
 if __name__ == "__main__":

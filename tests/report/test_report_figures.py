@@ -35,14 +35,14 @@ def test_figure_1_is_a_grid_of_photos_and_paintings(job):
     told = []
     figures, measured = style.figure_1(Job(TINY, HERE, ReproduceOptions(), told.append))
     first = figures[0]
-    assert first.title == "Figure 1, the paper's setting"
+    assert first.title == "Figure 1: the paper's setting"
     assert first.columns == 3
     assert first.plates[0] is None
     names = [plate.name for plate in first.plates[1:]]
     assert names[:2] == ["fig1-paper-style-van-gogh", "fig1-paper-style-mosaic"]
     assert names[2:5] == ["fig1-paper-photo-bridge", "fig1-paper-bridge-van-gogh", "fig1-paper-bridge-mosaic"]
     assert len(names) == 8
-    pairs = measured["figure 1: paper"]
+    pairs = measured["figure 1, the paper's setting"]
     assert [(pair.photo, pair.painting) for pair in pairs] == [
         ("bridge", "van-gogh"), ("bridge", "mosaic"), ("temple", "van-gogh"), ("temple", "mosaic"),
     ]  # fmt: skip
@@ -55,16 +55,18 @@ def test_figure_2_uses_the_nonlocal_network_only(job, monkeypatch):
     asked = []
     real = style.stylize
     monkeypatch.setattr(style, "stylize", lambda *a, **k: asked.append(k["networks"]) or real(*a, **k))
-    _, pairs = style.figure_2(job)
-    assert asked == ["nonlocal", "nonlocal"]
-    assert {pair.photo for pair in pairs} == {"bridge"}
+    figures, measured = style.figure_2(job)
+    assert asked == ["nonlocal"] * 4  # two paintings, two presets
+    assert len(figures) == 2
+    assert {pair.photo for pairs in measured.values() for pair in pairs} == {"bridge"}
 
 
 def test_the_seed_decides_the_pictures(job):
-    again = style.figure_2(job)[1][0].image
-    assert np.array_equal(style.figure_2(job)[1][0].image, again)
-    other = Job(TINY, HERE, ReproduceOptions(seed=1))
-    assert not np.array_equal(style.figure_2(other)[1][0].image, again)
+    def first(job):
+        return style.transfer_all(job, ["bridge"], style.styles(job)[:1], preset="paper", networks="nonlocal")[0].image
+
+    assert np.array_equal(first(job), first(job))
+    assert not np.array_equal(first(job), first(Job(TINY, HERE, ReproduceOptions(seed=1))))
 
 
 def test_paintings_of_a_folder_are_used(folder):

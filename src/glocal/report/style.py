@@ -40,31 +40,35 @@ def section(job: Job) -> Section:
             "non-local network on the photo's graph is all that keeps the photo. No weights are trained.",
         )
     )
-    table = _table({**measured, "figure 2: paper, non-local only": alone}, job.source)
-    data = {name: [_record(pair) for pair in pairs] for name, pairs in {**measured, "figure 2": alone}.items()}
-    return Section("style", "Figures 1 and 2: style transfer", [lead, *first, second, table], data)
+    measured |= alone
+    data = {name: [_record(pair) for pair in pairs] for name, pairs in measured.items()}
+    blocks = [lead, *first, *second, _table(measured, job.source)]
+    return Section("style", "Figures 1 and 2: style transfer", blocks, data)
 
 
 def figure_1(job: Job) -> tuple[list[Figure], dict[str, list[Pair]]]:
     """Photos (rows) by paintings (columns), once in the paper's setting and once with the default preset."""
-    photos, pictures = PHOTOS[: job.effort.style_photos], styles(job)
+    return _both(job, "Figure 1", PHOTOS[: job.effort.style_photos], networks="both")
+
+
+def figure_2(job: Job) -> tuple[list[Figure], dict[str, list[Pair]]]:
+    """One photo and several paintings, the non-local network only, total variation kept; both presets."""
+    return _both(job, "Figure 2, the non-local network only", PHOTOS[:1], networks="nonlocal")
+
+
+def _both(job: Job, title: str, photos: Sequence[str], *, networks: str) -> tuple[list[Figure], dict[str, list[Pair]]]:
+    """A figure in the paper's setting, and beside it the same with the default preset."""
+    pictures = styles(job)
     presets = list(dict.fromkeys(("paper", DEFAULT_PRESET)))
+    short = "fig1" if networks == "both" else "fig2"
     figures, measured = [], {}
     for i, preset in enumerate(presets):
         part = job.part(i / len(presets), (i + 1) / len(presets))
-        pairs = transfer_all(part, photos, pictures, preset=preset, networks="both")
-        title = "Figure 1, the paper's setting" if preset == "paper" else f"Figure 1, our default preset “{preset}”"
-        figures.append(_grid(job, title, f"fig1-{preset}", photos, pictures, pairs, wide=len(presets) == 1))
-        measured[f"figure 1: {preset}"] = pairs
+        pairs = transfer_all(part, photos, pictures, preset=preset, networks=networks)
+        setting = "the paper's setting" if preset == "paper" else f"our default preset “{preset}”"
+        figures.append(_grid(job, f"{title}: {setting}", f"{short}-{preset}", photos, pictures, pairs))
+        measured[f"figure {short[-1]}, {setting}"] = pairs
     return figures, measured
-
-
-def figure_2(job: Job) -> tuple[Figure, list[Pair]]:
-    """One photo and several paintings, the non-local network only, total variation kept."""
-    pictures = styles(job)
-    pairs = transfer_all(job, PHOTOS[:1], pictures, preset="paper", networks="nonlocal")
-    title = "Figure 2, the non-local network only"
-    return _grid(job, title, "fig2", PHOTOS[:1], pictures, pairs, wide=True), pairs
 
 
 def styles(job: Job) -> list[Painting]:
@@ -91,6 +95,7 @@ def transfer_all(
                 iterations=min(job.effort.style_iterations, PRESETS[preset].iterations),
                 networks=networks,
                 seed=job.seed,
+                device=job.device,
             )
             ends = tuple(level[-1] for level in result.losses)
             structure = gradient_correlation(photo, result.image)
@@ -120,8 +125,6 @@ def _grid(
     photos: Sequence[str],
     pictures: Sequence[Painting],
     pairs: Sequence[Pair],
-    *,
-    wide: bool,
 ) -> Figure:
     """A head row of paintings, then a row for each photo."""
     size = job.effort.style_size
@@ -137,7 +140,7 @@ def _grid(
         f"Photos on the left, paintings on top; {size} x {size} pixels, "
         f"{job.effort.style_iterations} iterations at each level at most.",
     )
-    return Figure(title, plates, len(pictures) + 1, caption, job.source, wide=wide)
+    return Figure(title, plates, len(pictures) + 1, caption, job.source, wide=False)
 
 
 def _table(measured: dict[str, list[Pair]], source: Source) -> Table:

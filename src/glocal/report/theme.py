@@ -47,7 +47,8 @@ data sup { color: var(--accent); font-size: .68em; margin-left: .1em; font-varia
   .block { padding: .8rem .7rem; }
   .plates.many { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .plates.many .empty { display: none; }
-  th, td { padding-right: .7rem; }
+  table { font-size: .8rem; }
+  th, td { padding-right: .5rem; }
 }
 @media print { .block { break-inside: avoid; } }
 """
