@@ -10,7 +10,7 @@ import numpy as np
 from glocal.apps.style.options import DEFAULT_PRESET, PRESETS
 from glocal.apps.style.transfer import stylize
 from glocal.report import paintings, samples
-from glocal.report.blocks import Array, Figure, Part, Plate, Section, Table, Text
+from glocal.report.blocks import Array, Block, Figure, Part, Plate, Section, Table, Text
 from glocal.report.job import Job
 from glocal.report.paintings import Painting
 from glocal.report.source import Number, Source
@@ -42,7 +42,7 @@ def section(job: Job) -> Section:
     )
     measured |= alone
     data = {name: [_record(pair) for pair in pairs] for name, pairs in measured.items()}
-    blocks = [lead, *first, *second, _table(measured, job.source)]
+    blocks: list[Block] = [lead, *first, *second, _table(measured, job.source)]
     return Section("style", "Figures 1 and 2: style transfer", blocks, data)
 
 
