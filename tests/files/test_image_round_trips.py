@@ -1,6 +1,7 @@
 """A strength-0 run returns the same pixels, profile, EXIF, XMP and alpha, for every format and depth."""
 
 import io
+import sys
 from dataclasses import replace
 
 import imagecodecs
@@ -9,6 +10,7 @@ import pytest
 import tifffile
 from PIL import Image, ImageCms
 
+from glocal.errors import MissingDependencyError
 from glocal.files import exif
 from glocal.files.images import read_image, read_recipe, write_image
 from glocal.files.picture import Picture
@@ -110,8 +112,6 @@ def test_bmp_keeps_pixels_and_says_what_it_cannot_keep(tmp_path):
 @pytest.mark.parametrize(("suffix", "tolerance"), [("jpg", 3), ("webp", 6), ("avif", 6), ("heic", 6)])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_lossy_formats_keep_metadata_and_nearly_the_pixels(tmp_path, suffix, tolerance, channels):
-    if suffix == "heic":
-        pytest.importorskip("pillow_heif", reason="HEIC is an extra")
     profile = ADOBE if channels == 3 else None
     original = Picture(smooth(channels), icc=profile, exif=EXIF, xmp=XMP)
     write_image(tmp_path / f"a.{suffix}", original, recipe=build_recipe("denoise", {}, seed=4))
@@ -267,8 +267,6 @@ def test_png_texts_are_kept(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["png", "tif", "jpg", "webp", "bmp", "avif", "heic"])
 def test_pictures_without_metadata_get_none(tmp_path, suffix):
-    if suffix == "heic":
-        pytest.importorskip("pillow_heif", reason="HEIC is an extra")
     assert write_image(tmp_path / f"a.{suffix}", Picture(smooth(3))) == ()
     read = read_image(tmp_path / f"a.{suffix}")
     assert (read.icc, read.exif, read.xmp, read.alpha) == (None, None, None, None)
@@ -311,3 +309,12 @@ def test_lossy_webp_with_alpha_keeps_its_pixels(tmp_path):
         np.asarray(Image.open(tmp_path / "b.webp")), np.asarray(Image.open(tmp_path / "a.webp"))
     )
     assert read_recipe(tmp_path / "b.webp")["command"] == "denoise"
+
+
+def test_heic_without_its_library(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    with pytest.raises(MissingDependencyError) as caught:
+        write_image(tmp_path / "a.heic", Picture(smooth(3)))
+    assert str(caught.value) == (
+        "HEIC files need pillow-heif, which is not installed. Run `pip install glocal[formats]`."
+    )
