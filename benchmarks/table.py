@@ -16,8 +16,27 @@ RESULTS = Path(__file__).parent / "results"
 BLOCK = re.compile(r"<!-- bench:(\w+) -->\n.*?<!-- /bench -->", re.DOTALL)
 
 
+def denoising(rows: list[dict[str, Any]]) -> list[str]:
+    """One row a method, one column a set with its levels, and the time."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    levels = sorted({row["level"] for row in rows})
+    heads = [f"{name} {' / '.join(map(str, levels))}" for name in sets]
+    lines = [f"| method | {' | '.join(heads)} | s per megapixel |", "|---" * (len(sets) + 2) + "|"]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        mine = {(row["set"], row["level"]): row for row in rows if row["method"] == method}
+        cells = [
+            " / ".join(f"{mine[name, level]['psnr']:.2f}" if (name, level) in mine else "-" for level in levels)
+            for name in sets
+        ]
+        seconds = sorted(row["seconds_per_megapixel"] for row in mine.values())[len(mine) // 2]
+        lines.append(f"| {method} | {' | '.join(cells)} | {seconds:.2g} |")
+    return lines
+
+
 def table(kept: dict[str, Any]) -> str:
     """Lay one benchmark's document out as Markdown, wins and losses alike."""
+    if kept["benchmark"] == "denoise":
+        return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]
     for row in kept["rows"]:
         theirs = "missing" if row["theirs"] is None else amount(row["theirs"], row["unit"])
@@ -26,10 +45,12 @@ def table(kept: dict[str, Any]) -> str:
         lines.append(
             f"| {row['work']} | {row['peer']} | {amount(row['ours'], row['unit'])} | {theirs} | {ratio} | {target} |"
         )
-    machine = kept["machine"]
+    return "\n".join(lines + _machine(kept["machine"]))
+
+
+def _machine(machine: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version != "missing")
-    lines += ["", f"{machine['processor']}, {machine['threads']} threads, {machine['date']}; {versions}."]
-    return "\n".join(lines)
+    return ["", f"{machine['processor']}, {machine['threads']} threads, {machine['date']}; {versions}."]
 
 
 def amount(value: float, unit: str) -> str:
