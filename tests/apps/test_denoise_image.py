@@ -9,12 +9,13 @@ import glocal
 from glocal.apps.denoise import bands
 from glocal.apps.denoise.calibration import calibrated
 from glocal.apps.denoise.image import OPPONENT, Denoised, residual_picture
-from glocal.apps.denoise.models import levels, load_model, save_model
+from glocal.apps.denoise.models import SHIPPED, levels, load_model, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import MODELS, Architecture, parse_sigma
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.picture import Picture
+from glocal.files.weights import read_index
 
 
 def scene(h=64, w=72, channels=3, seed=0):
@@ -267,3 +268,13 @@ def test_noise_levels_as_people_write_them():
 def test_tiny_planes_have_no_estimate():
     with pytest.raises(InputError, match=r"\(h=3, w=9\) is too small to tell its noise. Give sigma"):
         estimate_sigma(np.zeros((3, 9)))
+
+
+def test_model_card_names_every_file_with_its_sum():
+    card = (SHIPPED / "image.md").read_text(encoding="utf-8")
+    entries = {name: entry for name, entry in read_index().items() if entry["info"].get("kind") == "image"}
+    assert len(entries) == 11
+    for name, entry in entries.items():
+        row = next(line for line in card.splitlines() if line.startswith(f"| `{name}` | ") and "..." in line)
+        assert entry["sha256"][:16] in row
+    assert sum((SHIPPED / entry["file"]).stat().st_size for entry in entries.values()) < 1_000_000
