@@ -13,7 +13,7 @@ import argparse
 import json
 import platform
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from glocal.apps.speech.data import load_speech
-from glocal.apps.speech.evaluate import compare_all, compare_levels, compare_paper
+from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_levels, compare_paper
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "speech.json"
@@ -32,7 +32,7 @@ SAMPLE = HERE.parent / "samples" / "speech.wav"
 LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 
-def measure(name: str, folder: Path, runs: list[Path], parts: list[str]) -> None:
+def measure(name: str, folder: Path, runs: list[Path], parts: list[str], results: Path) -> None:
     """Run the comparisons `parts` on one data set and enter them into the results."""
     data = load_speech(folder)
     entry: dict[str, Any] = {"clips": len(data.test)}
@@ -41,13 +41,16 @@ def measure(name: str, folder: Path, runs: list[Path], parts: list[str]) -> None
     if "levels" in parts:
         scores = compare_levels(data, LEVELS)
         entry["levels"] = {str(level): [asdict(s) for s in row] for level, row in scores.items()}
+    if "colours" in parts:
+        few = replace(data, test=data.test[::3])
+        entry["colours"] = {colour: [asdict(s) for s in row] for colour, row in compare_colours(few).items()}
     if "all" in parts:
         entry["all"] = [asdict(s) for s in compare_all(data)]
-    found = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"sets": {}}
+    found = json.loads(results.read_text()) if results.exists() else {"sets": {}}
     found |= {"machine": platform.machine(), "torch": torch.__version__}
     found["sets"][name] = found["sets"].get(name, {}) | entry
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=1) + "\n")
+    results.parent.mkdir(exist_ok=True)
+    results.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def speed(seconds: int = 60) -> float:
@@ -94,6 +97,12 @@ def tables(found: dict[str, Any]) -> str:
             cells = [f"{scores[i]['mean']:.2f}" + (f" ({scores[i]['error']:.2f})" if " - " in method else "")
                      for scores in entry["levels"].values()]  # fmt: skip
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        parts.append("\n".join(lines) + "\n")
+        parts.append(f"**{name}**, every third clip, SI-SDR in dB with coloured noise at 5 dB (error over clips)\n")
+        lines = ["| method | " + " | ".join(entry["colours"]) + " |", "|---" * (len(entry["colours"]) + 1) + "|"]
+        for i, first in enumerate(next(iter(entry["colours"].values()))):
+            cells = [f"{row[i]['mean']:.2f} ({row[i]['error']:.2f})" for row in entry["colours"].values()]
+            lines.append(f"| {first['method']} | " + " | ".join(cells) + " |")
         parts.append("\n".join(lines) + "\n")
     if "real_time" in found:
         parts.append(f"Speed of `frames` on two cores: {found['real_time']:.0f} times faster than real time.\n")
@@ -149,13 +158,14 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", metavar="NAME=FOLDER")
     parser.add_argument("--runs", nargs="*", type=Path, default=[])
     parser.add_argument("--speed", action="store_true", help="also measure speed; needs two idle cores")
-    parser.add_argument("--parts", nargs="*", default=["paper", "levels", "all"])
+    parser.add_argument("--parts", nargs="*", default=["paper", "levels", "all", "colours"])
+    parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--measure-only", action="store_true")
     parser.add_argument("--docs-only", action="store_true")
     options = parser.parse_args()
     for one in () if options.docs_only else options.sets:
         name, _, folder = one.partition("=")
-        measure(name, Path(folder), options.runs, options.parts)
+        measure(name, Path(folder), options.runs, options.parts, options.results)
     if options.measure_only:
         return
     found = json.loads(RESULTS.read_text())

@@ -85,6 +85,8 @@ def test_noises_have_unit_power_and_their_colour():
     for make in (noises.white, noises.coloured, noises.hum):
         noise = make((4, 16000), seeded())
         torch.testing.assert_close(noise.square().mean(-1), torch.ones(4), atol=0.05, rtol=0)
+    pink = torch.fft.rfft(noises.coloured((1, 16000), seeded(), slope=1.0)).abs().square()[0]
+    assert float(pink[1000:2000].mean() / pink[4000:8000].mean()) == pytest.approx(4, rel=0.2)
     hum = torch.fft.rfft(noises.hum((1, 16000), seeded())).abs()[0]
     assert int(hum.argmax()) % 50 == 0 or int(hum.argmax()) % 60 == 0
     clean = torch.randn(3, 1000, generator=seeded())

@@ -119,6 +119,10 @@ def test_very_short_files(folder, n):
     assert soundfile.info("o.wav").frames == n
 
 
+def without_channels(data):
+    return data[:22] + b"\0\0" + data[24:]
+
+
 def lying(data):
     return data[:40] + (10**8).to_bytes(4, "little") + data[44:]
 
@@ -128,6 +132,7 @@ def lying(data):
     [
         ("cut.wav", lambda data: data[: len(data) // 2], "cut.wav"),
         ("lying.wav", lying, "lying.wav"),
+        ("none.wav", without_channels, "none.wav"),
         ("text.wav", lambda data: b"this is not sound at all" * 9, "WAV, FLAC, OGG (Vorbis, Opus), MP3"),
         ("empty.wav", lambda data: b"", "the file is empty"),
     ],

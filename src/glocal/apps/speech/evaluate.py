@@ -209,6 +209,33 @@ def compare_levels(
     return found
 
 
+def compare_colours(data: SpeechData, decibels: float = 5.0, *, seed: int = 0) -> dict[str, list[Score]]:
+    """SI-SDR of the denoisers that estimate the noise themselves, in pink noise, hiss and hum."""
+    makers: dict[str, Callable[[tuple[int, int], torch.Generator], torch.Tensor]] = {
+        "pink": partial(noises.coloured, slope=1.0),
+        "hiss": partial(noises.coloured, slope=-1.0),
+        "hum": noises.hum,
+    }
+    methods: dict[str, Method] = {"noisy": lambda y, _: y, "frames": frame_method(load_frames())} | _peer_methods()
+    found = {}
+    for colour, make in makers.items():
+        clean = torch.from_numpy(data.test)
+        noise = make((clean.shape[0], clean.shape[1]), torch.Generator().manual_seed(seed))
+        noisy = (clean + noises.at_snr(clean, noise, decibels)).numpy()
+        condition = Condition(data.test, noisy, np.zeros(len(noisy)))
+        only = {"SI-SDR": _si_sdr}
+        values = {name: run(method, condition, only)["SI-SDR"] for name, method in methods.items()}
+        found[colour] = [summarised(name, "SI-SDR", [v]) for name, v in values.items()]
+    return found
+
+
+def _peer_methods() -> dict[str, Method]:
+    def told(peer: Callable[[Samples], Samples]) -> Method:
+        return lambda noisy, _: peer(noisy)
+
+    return {name: told(peer) for name, peer in peers.installed_peers().items()}
+
+
 def _methods(data: SpeechData) -> dict[str, Method]:
     """The denoisers of the two larger tables. The Wiener filter is tuned on validation clips and told sigma."""
     held = data.val[:: max(1, len(data.val) // 20)]
@@ -219,6 +246,4 @@ def _methods(data: SpeechData) -> dict[str, Method]:
         "nonlocal": sample_method(load_samples("nonlocal")),
         "frames": frame_method(load_frames()),
     }
-    for name, peer in peers.installed_peers().items():
-        methods[name] = lambda noisy, _, peer=peer: peer(noisy)  # type: ignore[misc]
-    return methods
+    return methods | _peer_methods()

@@ -15,18 +15,21 @@ def white(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
     return torch.randn(shape, generator=generator, device=generator.device)
 
 
-def coloured(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Noise (b, n) with the spectrum `f^-slope`, slope from -1.5 (hiss) to 2 (rumble; 1 is pink), and a wavy gain.
+def coloured(shape: tuple[int, int], generator: torch.Generator, *, slope: float | None = None) -> Tensor:
+    """Noise (b, n) of variance 1 with the power `f^-slope`: 1 is pink, -1 is hiss.
 
-    The gain moves smoothly by up to 6 dB between eight points of the band, as rooms and microphones do.
+    Without `slope`, each row draws its own from -1.5 to 2 and a gain that moves smoothly by up to 6 dB between eight
+    points of the band, as rooms and microphones do.
     """
     b, n = shape
     spectrum = torch.fft.rfft(white(shape, generator))
     frequency = torch.linspace(0, 1, spectrum.shape[1], device=generator.device).clamp(min=60 / (RATE / 2))
-    slope = _uniform((b, 1), -1.5, 2.0, generator)
+    if slope is not None:
+        return _unit(torch.fft.irfft(spectrum * frequency ** (-slope / 2), n=n))
+    slopes = _uniform((b, 1), -1.5, 2.0, generator)
     points = _uniform((b, 1, 8), -0.3, 0.3, generator)
     wave = torch.nn.functional.interpolate(points, size=spectrum.shape[1], mode="linear", align_corners=True)[:, 0]
-    return _unit(torch.fft.irfft(spectrum * frequency ** (-slope / 2) * 10**wave, n=n))
+    return _unit(torch.fft.irfft(spectrum * frequency ** (-slopes / 2) * 10**wave, n=n))
 
 
 def hum(shape: tuple[int, int], generator: torch.Generator) -> Tensor:

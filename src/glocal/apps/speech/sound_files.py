@@ -108,13 +108,14 @@ class _Ears:
         self, chunks: Iterable[NDArray[Any]], rate: int, frames: int | None, progress: Callable[[float], None] | None
     ) -> None:
         self.chunks, self.rate, self.frames, self.progress = chunks, rate, frames, progress
-        self.heard = self.clipped = 0
+        self.heard = self.values = self.clipped = 0
         self.loudest = 0.0
         self.meter = LevelMeter(rate)
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for chunk in self.chunks:
             self.heard += len(chunk)
+            self.values += chunk.size
             size = np.abs(chunk)
             self.clipped += int((size >= _FULL).sum())
             self.loudest = max(self.loudest, float(size.max()))
@@ -127,7 +128,7 @@ class _Ears:
         notes = []
         if self.loudest == 0:
             notes.append("the sound is silent; nothing was done to it")
-        share = self.clipped / max(1, self.heard)
+        share = self.clipped / max(1, self.values)
         if share > 1e-3:
             notes.append(f"{share:.1%} of the samples are clipped, which denoising does not repair")
         if self.rate < 16000:

@@ -85,7 +85,7 @@ def choose_model(
         return FrameDenoiser(load_frames(), sigma=known), known
     # Above 16 kHz a part of the noise lies beyond the model's band; below, none is added by resampling.
     level = estimate() if options.sigma is None else options.sigma * math.sqrt(min(1.0, RATE / rate))
-    everywhere = frames is not None and frames * RATE <= RATE * rate
+    everywhere = frames is not None and frames <= rate  # the paper's second
     return SampleDenoiser(load_samples(options.model), sigma=level, everywhere=everywhere), level
 
 
