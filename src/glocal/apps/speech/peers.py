@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 Samples = NDArray[np.float32]
 RATE = 16000
+_LONGEST = 1024  # samples of delay that are looked for
 
 
 def noisereduce_stationary(noisy: Samples) -> Samples:
@@ -20,20 +21,27 @@ def noisereduce_stationary(noisy: Samples) -> Samples:
 
 
 def rnnoise(noisy: Samples) -> Samples:
-    """RNNoise on (n,) at 16 kHz: resampled to its 48 kHz and back, its delay taken out."""
+    """RNNoise on (n,) at 16 kHz: resampled to its 48 kHz and back, its delay taken out.
+
+    It hears the clip twice and the second time counts, since its memory starts empty.
+    """
     import pyrnnoise
     import soxr
 
+    n = len(noisy)
     gain = 0.9 / max(1e-9, float(np.abs(noisy).max()))
-    wide = np.round(np.asarray(soxr.resample(noisy * gain, RATE, 48000)) * 32767).clip(-32768, 32767).astype(np.int16)
-    frames = [frame for _, frame in pyrnnoise.RNNoise(48000).denoise_chunk(wide[None], partial=True)]
+    sound = np.concatenate([noisy, noisy, noisy[:_LONGEST]]) * gain  # and a little more, which pushes the end out
+    wide = np.asarray(soxr.resample(sound, RATE, 48000))
+    stored = np.round(wide * 32767).clip(-32768, 32767).astype(np.int16)
+    frames = [frame for _, frame in pyrnnoise.RNNoise(48000).denoise_chunk(stored[None], partial=True)]
     joined = np.concatenate(frames, axis=1)[0].astype(np.float32) / 32767
-    out = np.asarray(soxr.resample(joined, 48000, RATE), dtype=np.float32)[: len(noisy)] / np.float32(gain)
-    out = np.pad(out, (0, len(noisy) - len(out)))
-    return np.roll(out, -_delay(out, noisy))
+    out = np.asarray(soxr.resample(joined, 48000, RATE), dtype=np.float32) / np.float32(gain)
+    out = np.pad(out, (0, max(0, 2 * n + _LONGEST - len(out))))
+    late = _delay(out[n : 2 * n], noisy)
+    return np.ascontiguousarray(out[n + late : 2 * n + late])
 
 
-def _delay(late: Samples, early: Samples, most: int = 1024) -> int:
+def _delay(late: Samples, early: Samples, most: int = _LONGEST) -> int:
     """By how many samples `late` follows `early`, from the peak of their correlation."""
     n = 2 * len(early)
     cross = np.fft.irfft(np.fft.rfft(late, n) * np.conj(np.fft.rfft(early, n)), n)
