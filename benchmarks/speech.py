@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from glocal.apps.speech.data import load_speech
-from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_levels, compare_paper
+from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_levels, compare_paper, tune_wiener
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "speech.json"
@@ -32,25 +32,31 @@ SAMPLE = HERE.parent / "samples" / "speech.wav"
 LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 
-def measure(name: str, folder: Path, runs: list[Path], parts: list[str], results: Path) -> None:
-    """Run the comparisons `parts` on one data set and enter them into the results."""
+def measure(name: str, folder: Path, options: argparse.Namespace) -> None:
+    """Run the comparisons `options.parts` on one data set and enter them into the results."""
     data = load_speech(folder)
-    entry: dict[str, Any] = {"clips": len(data.test)}
-    if "paper" in parts:
-        entry["paper"] = [asdict(s) for s in compare_paper(data, runs=runs)]
-    if "levels" in parts:
-        scores = compare_levels(data, LEVELS)
-        entry["levels"] = {str(level): [asdict(s) for s in row] for level, row in scores.items()}
-    if "colours" in parts:
-        few = replace(data, test=data.test[::3])
-        entry["colours"] = {colour: [asdict(s) for s in row] for colour, row in compare_colours(few).items()}
-    if "all" in parts:
-        entry["all"] = [asdict(s) for s in compare_all(data)]
-    found = json.loads(results.read_text()) if results.exists() else {"sets": {}}
+    few = replace(data, test=data.test[:: options.every])
+    found = json.loads(options.results.read_text()) if options.results.exists() else {"sets": {}}
     found |= {"machine": platform.machine(), "torch": torch.__version__}
-    found["sets"][name] = found["sets"].get(name, {}) | entry
-    results.parent.mkdir(exist_ok=True)
-    results.write_text(json.dumps(found, indent=1) + "\n")
+    entry = found["sets"].setdefault(name, {})
+    entry["clips"] = len(data.test)
+    if "paper" in options.parts:
+        entry["paper"] = [asdict(s) for s in compare_paper(data, runs=options.runs)]
+    if "tune" in options.parts:
+        entry["wiener"] = tune_wiener(data)
+    tuned = (int(entry["wiener"][0]), float(entry["wiener"][1])) if "wiener" in entry else None
+    if "levels" in options.parts:
+        scores = compare_levels(few, LEVELS, tuned=tuned)
+        entry["levels"] = {str(level): [asdict(s) for s in row] for level, row in scores.items()}
+        entry["levels_clips"] = len(few.test)
+    if "all" in options.parts:
+        entry["all"] = [asdict(s) for s in compare_all(few, tuned=tuned)]
+        entry["all_clips"] = len(few.test)
+    if "colours" in options.parts:
+        entry["colours"] = {c: [asdict(s) for s in row] for c, row in compare_colours(few).items()}
+        entry["colours_clips"] = len(few.test)
+    options.results.parent.mkdir(exist_ok=True)
+    options.results.write_text(json.dumps(found, indent=1) + "\n")
 
 
 def speed(seconds: int = 60) -> float:
@@ -78,7 +84,9 @@ def tables(found: dict[str, Any]) -> str:
             f"| {s['method']} | {s['mean']:.2f} | {s['error']:.2f} / {s['error_seeds']:.3f} |" for s in entry["paper"]
         ]
         parts.append("\n".join(["| method | SNR | error |", "|---|---|---|", *rows]) + "\n")
-        parts.append(f"**{name}**, the same noise, all methods (standard error over clips)\n")
+        parts.append(
+            f"**{name}**, {entry['all_clips']} clips, the same noise, all methods (standard error over clips)\n"
+        )
         by = {(s["method"], s["measure"]): s for s in entry["all"]}
         names = list(dict.fromkeys(method for method, _ in by))
         lines = ["| method | SNR | SI-SDR | STOI | PESQ |", "|---|---|---|---|---|"]
@@ -87,7 +95,7 @@ def tables(found: dict[str, Any]) -> str:
                      for m, p in (("SNR", 2), ("SI-SDR", 2), ("STOI", 3), ("PESQ", 2))]  # fmt: skip
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
         parts.append("\n".join(lines) + "\n")
-        parts.append(f"**{name}**, SI-SDR in dB by the SNR of the input, white noise\n")
+        parts.append(f"**{name}**, {entry['levels_clips']} clips, SI-SDR in dB by the SNR of the input, white noise\n")
         names = [s["method"] for s in next(iter(entry["levels"].values()))]
         lines = [
             "| method | " + " | ".join(f"{float(v):g} dB" for v in entry["levels"]) + " |",
@@ -98,7 +106,9 @@ def tables(found: dict[str, Any]) -> str:
                      for scores in entry["levels"].values()]  # fmt: skip
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
         parts.append("\n".join(lines) + "\n")
-        parts.append(f"**{name}**, every third clip, SI-SDR in dB with coloured noise at 5 dB (error over clips)\n")
+        parts.append(
+            f"**{name}**, {entry['colours_clips']} clips, SI-SDR in dB, coloured noise at 5 dB (error over clips)\n"
+        )
         lines = ["| method | " + " | ".join(entry["colours"]) + " |", "|---" * (len(entry["colours"]) + 1) + "|"]
         for i, first in enumerate(next(iter(entry["colours"].values()))):
             cells = [f"{row[i]['mean']:.2f} ({row[i]['error']:.2f})" for row in entry["colours"].values()]
@@ -158,14 +168,15 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", metavar="NAME=FOLDER")
     parser.add_argument("--runs", nargs="*", type=Path, default=[])
     parser.add_argument("--speed", action="store_true", help="also measure speed; needs two idle cores")
-    parser.add_argument("--parts", nargs="*", default=["paper", "levels", "all", "colours"])
+    parser.add_argument("--parts", nargs="*", default=["paper", "tune", "levels", "all", "colours"])
+    parser.add_argument("--every", type=int, default=1, help="use every so manyth test clip but for the paper's table")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--measure-only", action="store_true")
     parser.add_argument("--docs-only", action="store_true")
     options = parser.parse_args()
     for one in () if options.docs_only else options.sets:
         name, _, folder = one.partition("=")
-        measure(name, Path(folder), options.runs, options.parts, options.results)
+        measure(name, Path(folder), options)
     if options.measure_only:
         return
     found = json.loads(RESULTS.read_text())

@@ -178,11 +178,20 @@ def compare_paper(
     return [*scores, summarised("nonlocal - local", "SNR", gains)]
 
 
-def compare_all(data: SpeechData, *, seed: int = 0, tell: Callable[[float], None] | None = None) -> list[Score]:
-    """All denoisers at the paper's sigma on the test clips, by SNR, SI-SDR, STOI and PESQ."""
+def compare_all(
+    data: SpeechData,
+    *,
+    tuned: tuple[int, float] | None = None,
+    seed: int = 0,
+    tell: Callable[[float], None] | None = None,
+) -> list[Score]:
+    """All denoisers at the paper's sigma on the test clips, by SNR, SI-SDR, STOI and PESQ.
+
+    `tuned` are window and memory of the Wiener filter; None finds the best on the validation clips.
+    """
     condition = at_sigma(data.test, seed=seed)
     methods: dict[str, Method] = {"noisy": lambda y, _: y, "Haar": haar_method(data)[0]}
-    methods |= _methods(data)
+    methods |= _methods(data, tuned)
     scores = []
     for step, (name, method) in enumerate(methods.items()):
         values = run(method, condition, MEASURES)
@@ -193,10 +202,15 @@ def compare_all(data: SpeechData, *, seed: int = 0, tell: Callable[[float], None
 
 
 def compare_levels(
-    data: SpeechData, levels: Sequence[float], *, seed: int = 0, tell: Callable[[float], None] | None = None
+    data: SpeechData,
+    levels: Sequence[float],
+    *,
+    tuned: tuple[int, float] | None = None,
+    seed: int = 0,
+    tell: Callable[[float], None] | None = None,
 ) -> dict[float, list[Score]]:
-    """SI-SDR of all denoisers at several input SNRs, white noise."""
-    methods = _methods(data)
+    """SI-SDR of all denoisers at several input SNRs, white noise; `tuned` as for `compare_all`."""
+    methods = _methods(data, tuned)
     found: dict[float, list[Score]] = {}
     for step, level in enumerate(levels):
         condition = at_level(data.test, level, seed=seed)
@@ -236,10 +250,15 @@ def _peer_methods() -> dict[str, Method]:
     return {name: told(peer) for name, peer in peers.installed_peers().items()}
 
 
-def _methods(data: SpeechData) -> dict[str, Method]:
-    """The denoisers of the two larger tables. The Wiener filter is tuned on validation clips and told sigma."""
-    held = data.val[:: max(1, len(data.val) // 20)]
-    window, memory = best_wiener(held, (-5.0, 5.0, 15.0)) if len(held) else (512, 0.98)
+def tune_wiener(data: SpeechData) -> tuple[int, float]:
+    """`best_wiener` on about a dozen validation clips."""
+    held = data.val[:: max(1, len(data.val) // 12)]
+    return best_wiener(held, (-5.0, 5.0, 15.0)) if len(held) else WIENER_GRID[0]
+
+
+def _methods(data: SpeechData, tuned: tuple[int, float] | None) -> dict[str, Method]:
+    """The denoisers of the two larger tables; the Wiener filter is told sigma."""
+    window, memory = tuned or tune_wiener(data)
     methods: dict[str, Method] = {
         "Wiener": wiener_method(window, memory),
         "local": sample_method(load_samples("local")),
