@@ -1,4 +1,4 @@
-"""RGB profiles that are three curves and a matrix (nearly all are), as tables: ten times faster than Little CMS in float.
+"""RGB profiles that are three curves and a matrix (nearly all are), as tables, which apply faster than Little CMS in float.
 
 For such a profile, linear light is `M f(v)`: a curve `f` for each channel of the pixel value `v`, then a 3 x 3 matrix `M`.
 Both are measured on Little CMS itself, which maps `(v, 0, 0)`, `(0, v, 0)` and `(0, 0, v)` to XYZ, and the model is then

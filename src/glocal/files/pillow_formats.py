@@ -72,6 +72,8 @@ def picture_from_pil(image: Any) -> Picture:
         image = image.convert("LA")
     elif image.mode in ("RGB", "L") and "transparency" in info:
         image = image.convert(image.mode + "A")
+    if info.get("bit_depth", 8) > 8:  # said by HEIC; Pillow does not say it of AVIF
+        notes.append(f"{info['bit_depth']} bit converted to 8 bit")
     array = np.array(image)
     if array.dtype == np.int32:
         notes.append("int32 converted to 16 bit")
