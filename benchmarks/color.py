@@ -52,6 +52,7 @@ PAIRS = {
 }  # fmt: skip
 METHODS = ("graph", "transport", "Reinhard", "linear MK")
 PAPER = ("graph, nearest", "transport, nearest")
+PIXELS = ("graph, by pixels", "transport, by pixels")
 FIELDS = {  # name: (kind, factor on the width)
     "nearest entry (the paper)": None,
     "mean of displacements, h / 2": ("mean", 0.5),
@@ -103,6 +104,8 @@ def results_of(pair: Pair) -> tuple[dict[str, Tensor], dict[str, ColorMap]]:
         out[method] = maps[method](pair.photo)
         hard = replace(maps[method], options=replace(maps[method].options, mapping="nearest"))
         out[f"{method}, nearest"] = hard(pair.photo)
+        options = ColorOptions(method=method, weigh="pixels")
+        out[f"{method}, by pixels"] = fit(pair.photo, [(pair.reference, None)], options).map(pair.photo)
     out["Reinhard"] = affine(baselines.reinhard, pair)
     out["linear MK"] = affine(baselines.linear_monge, pair)
     return out, maps
@@ -203,11 +206,12 @@ def averages(rows: dict[str, dict[str, dict[str, float]]], name: str) -> str:
 def tables(found: dict[str, dict]) -> dict[str, str]:
     """The generated parts of the page by the name of their marker."""
     rows, head = found["pairs"], "| distance | torn % | flat % | distortion |\n|---|---|---|---|---|"
-    means = [f"| method {head}", *(averages(rows, name) for name in ("photo", *METHODS, *PAPER))]
+    means = [f"| method {head}", *(averages(rows, name) for name in ("photo", *METHODS, *PAPER, *PIXELS))]
     kinds = [f"| mapping of the graph's palette {head}", *(averages(found["mappings"], name) for name in FIELDS)]
-    each = ["| photo -> reference | " + " | ".join(METHODS) + " |", "|---|" + "---|" * len(METHODS)]
+    columns = (*METHODS, PIXELS[0])
+    each = ["| photo -> reference | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for pair, row in rows.items():
-        cells = [f"{row[m]['distance']:.1f} / {row[m]['torn']:.2f} / {row[m]['distortion']:.2f}" for m in METHODS]
+        cells = [f"{row[m]['distance']:.1f} / {row[m]['torn']:.2f} / {row[m]['distortion']:.2f}" for m in columns]
         each.append(f"| {pair} | " + " | ".join(cells) + " |")
     return {"methods": "\n".join(means), "mappings": "\n".join(kinds), "pairs": "\n".join(each)}
 

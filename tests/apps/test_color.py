@@ -44,6 +44,16 @@ def test_colours_come_near_the_reference(method, mapping):
     assert set(result.seconds) == {"read", "fit", "apply", "write"}
 
 
+@pytest.mark.parametrize("method", ["graph", "transport"])
+def test_weighing_by_pixels_follows_the_shares(method):
+    reference = np.concatenate([REFERENCE] * 9 + [scene(-30, -30, seed=5)])  # a tenth of another colour
+    away = []
+    for weigh in ("equal", "pixels"):
+        image = glocal.recolor(PHOTO, reference, method=method, weigh=weigh).image
+        away.append(float((chroma(image).mean(0) - chroma(reference).mean(0)).norm()))
+    assert away[1] < 0.75 * away[0]
+
+
 def test_golden_values_of_a_fixed_seed():
     result = glocal.recolor(PHOTO, REFERENCE, seed=3)
     assert result.losses[-1] < 0.2 * result.losses[0]
@@ -198,6 +208,7 @@ def test_masks_that_do_not_work():
         ({"mapping": "linear"}, r"`mapping` \(='linear'\) is unknown. Choose one of smooth, nearest"),
         ({"luminance": "no"}, "Choose one of keep, match"),
         ({"gamut": "no"}, "Choose one of compress, clip"),
+        ({"weigh": "no"}, "Choose one of equal, pixels"),
         ({"protect": ["cats"]}, r"`protect` \(='cats'\) is unknown. Choose among neutrals, skin"),
         ({"colors": 0}, r"`colors` \(=0\) must be at least 1. The default is 64"),
         ({"colors": 2000}, r"`colors` \(=2000\) must be at most 1024"),

@@ -1,6 +1,7 @@
 """The three terms of A.1 and the Laplacian against values worked out by hand on a palette of four colours."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -141,3 +142,21 @@ def test_laplacian_needs_distances():
 
     with pytest.raises(ArgumentError, match="Build it with knn_graph"):
         laplacian(Graph(torch.tensor([[0]])), weights.Gaussian(0.25))
+
+
+def test_equal_shares_are_the_paper():
+    generator = torch.Generator().manual_seed(0)
+    photo, reference = (torch.randn(16, 2, generator=generator, dtype=torch.float64) * 20 for _ in range(2))
+    even = torch.full((16,), 1 / 16, dtype=torch.float64)
+    plain, weighed = (palette_problem(photo, reference, ColorOptions(), s) for s in (None, (even, even)))
+    torch.testing.assert_close(plain.target, weighed.target)
+    torch.testing.assert_close(plain(plain.start + 0.1), weighed(plain.start + 0.1))
+
+
+def test_shares_weigh_the_entries_by_hand():
+    problem = four_colors()
+    masses = torch.tensor([4.0, 0.0, 0.0, 0.0], dtype=torch.float64)  # the first colour is the whole picture
+    own, other = 2 / (1 + E01), 2 * E01 / (1 + E01)
+    first = own * 0.0 + 2 * other * 0.1 + 0.5
+    assert float(replace(problem, masses=masses).statistics(LINE)) == pytest.approx((4 * first**2 - 3) ** 2)
+    assert torch.autograd.gradcheck(replace(problem, masses=masses + 0.1), (LINE + 0.03).requires_grad_(True))

@@ -73,6 +73,14 @@ def test_slack_lets_the_nearest_reference_colour_take_more():
     assert loose == pytest.approx(float(torch.cdist(photo, reference).min(1).values.mean()))
 
 
+def test_shares_are_the_marginals():
+    photo, reference = palettes(3, 4)
+    shares = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
+    _, plan = transported(photo, reference, shares=shares)
+    torch.testing.assert_close(plan.sum(1), shares[0])
+    torch.testing.assert_close(plan.sum(0), shares[1])
+
+
 def test_mass_is_one_even_where_moving_is_free():
     plan = transport_plan(torch.zeros(3, 3), torch.full((3,), 0.9), torch.full((3,), 0.8))
     assert float(plan.sum()) == pytest.approx(1)

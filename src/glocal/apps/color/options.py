@@ -11,10 +11,11 @@ from glocal.errors import ArgumentError
 Method = Literal["graph", "transport"]
 Mapping = Literal["smooth", "nearest"]
 Luminance = Literal["keep", "match"]
+Weigh = Literal["equal", "pixels"]
 Gamut = Literal["compress", "clip"]
 Protection = Literal["neutrals", "skin"]
 
-_CHOICES = {"method": Method, "mapping": Mapping, "luminance": Luminance, "gamut": Gamut}
+_CHOICES = {"method": Method, "mapping": Mapping, "luminance": Luminance, "gamut": Gamut, "weigh": Weigh}
 
 
 def parse_lambdas(text: str) -> tuple[float, ...]:
@@ -55,6 +56,8 @@ class ColorOptions:
         value of its nearest palette entry (the paper's, 64 colours in the picture).
     colors : int
         Palette entries (`n`).
+    weigh : "equal" or "pixels"
+        All palette entries count the same (the paper), or each by the share of the picture that is nearest to it.
     strength : float
         0 leaves the photo as it is, 1 is the whole change.
     luminance : "keep" or "match"
@@ -81,6 +84,9 @@ class ColorOptions:
         default="smooth", metadata={"help": "A smooth field over the colours, or the paper's nearest palette entry."}
     )
     colors: int = field(default=64, metadata={"help": "Palette entries.", "min": 1, "max": 1024})
+    weigh: Weigh = field(
+        default="equal", metadata={"help": "All palette entries count the same, or each by its share of the picture."}
+    )
     strength: float = field(
         default=1.0, metadata={"help": "0 leaves the photo as it is, 1 is the whole change.", "min": 0, "max": 2}
     )

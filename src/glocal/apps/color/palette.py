@@ -82,6 +82,22 @@ def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
     return by_hue(torch.from_numpy(np.asarray(means.cluster_centers_, dtype=np.float64)))
 
 
+def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:
+    """The share of the picture that is nearest to each entry of a palette (n, 2): (n,), sum 1. Cost: O(m n).
+
+    An entry that occurs several times divides its share.
+
+    >>> chroma = chroma_of(torch.tensor([[40.0, 0.0], [0.0, 40.0], [0.0, 41.0], [0.0, 42.0]]))
+    >>> shares_of(torch.tensor([[40.0, 0.0], [0.0, 41.0], [40.0, 0.0]]).double(), chroma)
+    tensor([0.1250, 0.7500, 0.1250], dtype=torch.float64)
+    """
+    near = torch.cdist(chroma.points, palette, compute_mode="donot_use_mm_for_euclid_dist")
+    nearest = (near == near.min(1, keepdim=True).values).double()
+    shares = (chroma.shares.unsqueeze(1) * nearest / nearest.sum(1, keepdim=True)).sum(0)
+    shares = shares.clamp(min=1e-9)  # an entry without pixels stays in the problem
+    return shares / shares.sum()
+
+
 def repeated(palette: Tensor, size: int) -> Tensor:
     """A palette of exactly `size` entries: a shorter one repeats its entries in turn, which k-means allows as well."""
     return palette[torch.arange(size) % len(palette)].clone()

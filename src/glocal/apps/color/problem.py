@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from glocal.graph import Graph
 from glocal.graphs import weights
 from glocal.graphs.knn import knn_graph
 from glocal.nn.conv import GraphConv
-from glocal.nn.functional import gram
+from glocal.nn.functional import gram, graph_conv
 from glocal.nn.init import standard_normal
 from glocal.optimize import Minimum, balance, lbfgs, value_and_gradient
 
@@ -53,10 +53,12 @@ class PaletteProblem:
     target: Tensor
     laplacian: Tensor
     gammas: tuple[float, float, float]
+    masses: Tensor | None = None
+    """How much each entry counts in `F'F`, (n,), mean 1; None for the paper's equal entries."""
 
     def statistics(self, x: Tensor) -> Tensor:
         """`|F'F - G_s|_F^2`: how far the palette's statistics are from the reference's."""
-        return (gram(x, self.graph, self.filters, self.bias) - self.target).square().sum()
+        return (gram_of(x, self.graph, self.filters, self.bias, self.masses) - self.target).square().sum()
 
     def movement(self, x: Tensor) -> Tensor:
         """`|X - X_t|_F`, the total way. At `X_t` itself its gradient is taken as 0, the centre of its subdifferential."""
@@ -87,11 +89,22 @@ class PaletteProblem:
             return lbfgs(self, self.start, iterations=iterations, tolerance=1e-9)
 
 
-def palette_problem(photo: Tensor, reference: Tensor, options: ColorOptions) -> PaletteProblem:
+def gram_of(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, masses: Tensor | None) -> Tensor:
+    """`F' diag(masses) F` of the maps `F = max(0, conv(x) + bias)`, (m, m)."""
+    if masses is None:
+        return gram(x, graph, filters, bias)
+    maps = torch.relu(graph_conv(x, graph, filters) + bias) * masses.sqrt().unsqueeze(1)
+    return maps.T @ maps
+
+
+def palette_problem(
+    photo: Tensor, reference: Tensor, options: ColorOptions, shares: tuple[Tensor, Tensor] | None = None
+) -> PaletteProblem:
     """Set the problem up from two palettes of one size, (n, 2) in units of Lab; the weights follow A.1.
 
     `gamma1` gives the first term's gradient the amplitude 1 at the start, `gamma2 = 0.1`, `gamma3 = 1 / max L_ii`,
-    each with its factor in `options.lambdas`. The degree is at most `n`.
+    each with its factor in `options.lambdas`. The degree is at most `n`. `shares` of the entries of both palettes, each
+    with the sum 1, make large areas count more than small ones (not in the paper).
     """
     if photo.shape != reference.shape:
         message = (
@@ -107,15 +120,15 @@ def palette_problem(photo: Tensor, reference: Tensor, options: ColorOptions) -> 
     plain = knn_graph(start, k=degree)
     source_graph = weights.weighted(knn_graph(source, k=degree), rule)
     operator = laplacian(plain, rule)
-    target = gram(source, source_graph, filters, bias)
-    problem = PaletteProblem(
-        start, weights.weighted(plain, rule), filters, bias, target, operator, gammas=(1.0, 0.0, 0.0)
-    )
+    here, there = (None, None) if shares is None else (part * len(part) for part in shares)
+    target = gram_of(source, source_graph, filters, bias, there)
+    graph = weights.weighted(plain, rule)
+    problem = PaletteProblem(start, graph, filters, bias, target, operator, (1.0, 0.0, 0.0), here)
     g1 = balance({"statistics": problem.statistics}, start)["statistics"]
     top = float(operator.diagonal().max())
     a, b, c = options.lambdas
     gammas = (a * g1, b, c / top if top > 0 else 0.0)  # one colour: nothing to keep together
-    return PaletteProblem(start, problem.graph, filters, bias, target, operator, gammas)
+    return replace(problem, gammas=gammas)
 
 
 def _tensor(value: Tensor | None) -> Tensor:

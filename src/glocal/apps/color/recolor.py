@@ -9,6 +9,7 @@ Deviations from the paper
 - Colours that sRGB does not have are compressed at constant hue and luminance; the paper does not say what it did.
 - "Normalised and shifted to [-0.5, 0.5]" is read as `ab / 255`, the same for every picture.
 - k-means runs on the chrominances gathered in cells of half a unit of Lab, of at most a million pixels.
+- `weigh="pixels"` counts palette entries by their share of the picture; the paper counts all alike, and so do we by default.
 - A photo of fewer colours than the palette has entries gets a shorter palette, and the reference one of that length.
 """
 
@@ -26,7 +27,7 @@ from glocal.apps.color import options as kinds
 from glocal.apps.color.bands import in_bands
 from glocal.apps.color.look import ColorMap
 from glocal.apps.color.options import ColorOptions
-from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated
+from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated, shares_of
 from glocal.apps.color.problem import SCALE, palette_problem
 from glocal.apps.color.tone import tone_curve
 from glocal.apps.color.transport import transported
@@ -79,6 +80,7 @@ def recolor(
     method: kinds.Method = "graph",
     mapping: kinds.Mapping = "smooth",
     colors: int = 64,
+    weigh: kinds.Weigh = "equal",
     strength: float = 1.0,
     luminance: kinds.Luminance = "keep",
     gamut: kinds.Gamut = "compress",
@@ -100,7 +102,7 @@ def recolor(
     mask : image or None
         Where the photo changes: 1 (white) there, 0 elsewhere; values between blend. The photo's palette is that of the
         masked part.
-    method, mapping, colors, strength, luminance, gamut, protect, lambdas, iterations, slack, seed
+    method, mapping, colors, weigh, strength, luminance, gamut, protect, lambdas, iterations, slack, seed
         See `glocal.apps.color.options.ColorOptions`.
 
     Returns
@@ -120,7 +122,7 @@ def recolor(
     ((4, 4, 3), dtype('uint8'), torch.Size([8, 2]))
     """
     options = ColorOptions(
-        method=method, mapping=mapping, colors=colors, strength=strength, luminance=luminance, gamut=gamut,
+        method=method, mapping=mapping, colors=colors, weigh=weigh, strength=strength, luminance=luminance, gamut=gamut,
         protect=tuple(protect), lambdas=lambdas, iterations=iterations, slack=slack, seed=seed,
     )  # fmt: skip
     clock = time.perf_counter()
@@ -157,22 +159,30 @@ def fit(
         raise ArgumentError(message)
     lab, counts = _sample(photo, weights, "the mask or the photo's alpha")
     seen = [_sample(image, w, "the reference's alpha") for image, w in references]
-    palette = palette_of(chroma_of(lab[:, 1:], counts), colors=options.colors, seed=options.seed)
+    own = chroma_of(lab[:, 1:], counts)
+    palette = palette_of(own, colors=options.colors, seed=options.seed)
     chroma = joined([chroma_of(part[:, 1:], w) for part, w in seen])
     if options.method == "graph":
         goal = repeated(palette_of(chroma, colors=len(palette), seed=options.seed), len(palette))
-        problem = palette_problem(palette, goal, options)
+        problem = palette_problem(palette, goal, options, _shares(palette, own, goal, chroma, options))
         minimum = problem.solve(options.iterations)
         new, losses = minimum.x * SCALE, minimum.losses
     else:
         goal = palette_of(chroma, colors=options.colors, seed=options.seed)
-        new, plan = transported(palette, goal, slack=options.slack)
+        shares = _shares(palette, own, goal, chroma, options)
+        new, plan = transported(palette, goal, slack=options.slack, shares=shares)
         losses = (float((plan * torch.cdist(palette, goal)).sum()),)
     curve = None
     if options.luminance == "match":
         curve = tone_curve(lab[:, 0], torch.cat([part[:, 0] for part, _ in seen]))
     notes = _notes(palette, chroma, options)
     return Fit(ColorMap(palette, new, options, curve), Palettes(palette, goal, new), losses, notes)
+
+
+def _shares(
+    palette: Tensor, own: Chroma, goal: Tensor, chroma: Chroma, options: ColorOptions
+) -> tuple[Tensor, Tensor] | None:
+    return None if options.weigh == "equal" else (shares_of(palette, own), shares_of(goal, chroma))
 
 
 def applied(look: Any, rgb: Tensor, cover: Tensor | None = None) -> Tensor:

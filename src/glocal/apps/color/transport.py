@@ -73,13 +73,16 @@ def barycentric(plan: Tensor, reference: Tensor, photo: Tensor) -> Tensor:
     return torch.where(mass > _ROUNDING, plan @ reference / mass.clamp(min=_ROUNDING), photo)
 
 
-def transported(photo: Tensor, reference: Tensor, *, slack: float = 1.0) -> tuple[Tensor, Tensor]:
+def transported(
+    photo: Tensor, reference: Tensor, *, slack: float = 1.0, shares: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """The palette `X_ot` (n, 2) and the plan (n, k) from a photo's palette (n, 2) to a reference's (k, 2).
 
-    Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ.
+    Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ. With `shares`
+    of the entries (n,) and (k,), each with the sum 1, these stand in the place of `1/n` and `1/k` (not in the paper).
     """
     n, k = len(photo), len(reference)
     cost = torch.cdist(photo.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")
-    rows, columns = cost.new_full((n,), 1 / n), cost.new_full((k,), slack / k)
-    plan = transport_plan(cost, rows, columns)
+    rows, columns = shares or (cost.new_full((n,), 1 / n), cost.new_full((k,), 1 / k))
+    plan = transport_plan(cost, rows, slack * columns)
     return barycentric(plan, reference.double(), photo.double()), plan
