@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -235,23 +236,23 @@ class _History:
         products = (self.rows @ self.rows[new].T).to("cpu", torch.float64)
         self.dots[new], self.dots[:, new] = products.T, products
         self.fresh.clear()
-        combination = torch.zeros(last + 1, dtype=torch.float64)
+        dots = self.dots.numpy()  # some hundred numbers: NumPy is quicker with them than torch
+        combination = np.zeros(last + 1)
         combination[last] = -1
         factors = []
         for slot in reversed(self.pairs):
-            factor = torch.dot(self.dots[slot], combination) / self.dots[slot, m + slot]
-            combination[m + slot] -= factor
-            factors.append(factor)
+            factors.append(dots[slot] @ combination / dots[slot, m + slot])
+            combination[m + slot] -= factors[-1]
         if self.pairs:
             newest = self.pairs[-1]
-            combination *= self.dots[newest, m + newest] / self.dots[m + newest, m + newest]
+            combination *= dots[newest, m + newest] / dots[m + newest, m + newest]
         for slot, factor in zip(self.pairs, reversed(factors), strict=True):
-            combination[slot] += factor - torch.dot(self.dots[m + slot], combination) / self.dots[slot, m + slot]
-        slope = float(torch.dot(self.dots[last], combination))
+            combination[slot] += factor - dots[m + slot] @ combination / dots[slot, m + slot]
+        slope = float(dots[last] @ combination)
         if not slope < 0:
             self.pairs.clear()
-            return -gradient, -float(self.dots[last, last])
-        return (combination.to(self.rows) @ self.rows).view_as(gradient), slope
+            return -gradient, -float(dots[last, last])
+        return (torch.from_numpy(combination).to(self.rows) @ self.rows).view_as(gradient), slope
 
 
 def coarse_to_fine(

@@ -11,6 +11,7 @@ from glocal.apps.style.options import StyleOptions
 _BASE = 500 << 20  # torch, Numba and their code
 _GIGAFLOPS = 50.0  # what one core does of the networks' arithmetic
 _SECONDS_A_PIXEL = 4e-7  # of everything else in an iteration, on one core
+_SECONDS_A_STEP = 6e-3  # of an iteration, however small the picture
 
 
 @dataclass(frozen=True)
@@ -59,15 +60,26 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     n = shape[0] * shape[1]
     longer = max(shape) * options.style_scale
     sources = [h * w * min(1.0, longer / max(h, w)) ** 2 for h, w in paintings]
-    locals_ = [] if options.networks == "nonlocal" else [side * side for side, _ in options.filters]
-    degrees = locals_ + ([] if options.networks == "local" else [options.degree])
+    degrees = degrees_of(options)
     edges = sum(degrees) + (options.degree if options.anchor else 0)
     a_pixel = 12 * edges + 8 * options.degree + 8 * options.maps + 12 * 26 + 60
     files = 40 * sum(h * w for h, w in [photo, *paintings])
     memory = _BASE + files + int(a_pixel * n + (20 * max(degrees) + 4 * options.maps) * max(sources))
     levels = count_levels(shape, options.coarsest)
+    sizes = [n / 4 ** (levels - 1 - k) for k in range(levels)]
+    work = sum(iterations_at(options, k) * step_seconds(size, options) for k, size in enumerate(sizes))
+    return Cost(memory, 2 + work, shape, levels)
+
+
+def step_seconds(pixels: float, options: StyleOptions) -> float:
+    """About how long one iteration takes at a level of so many pixels, on this many cores."""
+    degrees = degrees_of(options)
     flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
     rest = _SECONDS_A_PIXEL * (len(degrees) + options.anchor_reach * (options.anchor > 0))
-    work = sum(n / 4 ** (levels - 1 - k) * iterations_at(options, k) for k in range(levels))
-    cores = os.cpu_count() or 1
-    return Cost(memory, 2 + work * (flops / (_GIGAFLOPS * 1e9) + rest) / cores, shape, levels)
+    return _SECONDS_A_STEP + pixels * (flops / (_GIGAFLOPS * 1e9) + rest) / (os.cpu_count() or 1)
+
+
+def degrees_of(options: StyleOptions) -> list[int]:
+    """The degree of the graph of each network."""
+    local = [] if options.networks == "nonlocal" else [side * side for side, _ in options.filters]
+    return local + ([] if options.networks == "local" else [options.degree])

@@ -120,8 +120,8 @@ def _check_number(name: str, value: Any, low: float, high: float, *, whole: bool
 PRESETS: dict[str, StyleOptions] = {
     "painterly": StyleOptions(
         preset="painterly",
-        iterations=200,
-        ease=0.7,
+        iterations=120,
+        ease=0.8,
         tv=0.001,
         maps=64,
         filters=((5, 1), (5, 2), (5, 4), (5, 8)),

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.style.colors import matched
-from glocal.apps.style.estimate import iterations_at
+from glocal.apps.style.estimate import iterations_at, step_seconds
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, thinned, whitened
 from glocal.apps.style.options import StyleOptions
@@ -210,13 +210,19 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         if run.callback is None or (now - told < _REPORT_SECONDS and iteration < total - done):
             return None
         told = now
-        pace = (now - began) / iteration
-        sizes = [h * w for h, w in run.shapes]
-        later = sum(iterations_at(run.options, k) * sizes[k] / sizes[level] for k in range(level + 1, len(sizes)))
         image = run.frame.back(z).view(*run.shapes[level], 3) * 100
-        left = pace * (total - done - iteration + later)
-        return run.callback(Progress(level, len(sizes), done + iteration, total, loss, now - run.began, left, image))
+        left = _seconds_left(run, level, total - done - iteration, (now - began) / iteration)
+        return run.callback(
+            Progress(level, len(run.shapes), done + iteration, total, loss, now - run.began, left, image)
+        )
 
     # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
     with run.phase("optimise"), np.errstate(over="ignore", invalid="ignore"):
         return lbfgs(objective, start, iterations=max(0, total - done), first=_FIRST_STEP, callback=report)
+
+
+def _seconds_left(run: _Run, level: int, iterations: int, pace: float) -> float:
+    """The rest of this level at its pace, and the later ones at the pace that the estimate expects beside this one."""
+    expected = [step_seconds(h * w, run.options) for h, w in run.shapes]
+    later = sum(iterations_at(run.options, k) * expected[k] for k in range(level + 1, len(expected)))
+    return pace * (iterations + later / expected[level])
