@@ -142,14 +142,15 @@ def run(
 def summarised(name: str, measure: str, by_seed: Sequence[NDArray[np.float64]]) -> Score:
     """Means and standard errors of `by_seed[seed][clip]`; clips that a measure cannot judge are left out."""
     table = np.stack(by_seed)
-    clips = np.nanmean(table, 0) if np.isfinite(table).any() else table[0]
-    known = clips[np.isfinite(clips)]
-    if len(known) == 0:
+    table = table[:, np.isfinite(table).all(0)]
+    if table.size == 0:
         return Score(name, measure, float("nan"), float("nan"))
-    error = float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else 0.0
-    seeds = np.nanmean(table, 1)
-    spread = float(seeds.std(ddof=1) / np.sqrt(len(seeds))) if len(seeds) > 1 else 0.0
-    return Score(name, measure, float(known.mean()), error, spread)
+    clips, seeds = table.mean(0), table.mean(1)
+    return Score(name, measure, float(clips.mean()), _standard_error(clips), _standard_error(seeds))
+
+
+def _standard_error(values: NDArray[np.float64]) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def trained(kind: str, runs: Sequence[Path]) -> list[SampleNet]:
