@@ -191,6 +191,12 @@ def test_training_and_evaluation(folder, capsys):
     assert run(["eval", "speech", ".", "--runs", "run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [s["method"] for s in found["scores"]] == ["noisy", "Haar", "local", "nonlocal", "nonlocal - local"]
+    assert (
+        run(["speech", "s2.wav", "-o", "mine.wav", "--model", "local", "--weights", "run/speech-local.safetensors"])
+        == 0
+    )
+    assert run(["speech", "s2.wav", "-o", "bad.wav", "--weights", "run/speech-local.safetensors"]) == 6
+    assert "it is no speech model on frames" in capsys.readouterr().err
     assert run(["eval", "speech", ".", "--clips", "1"]) == 0
     assert "nonlocal - local: SNR" in capsys.readouterr().out
     Path("clips.csv").write_text("file,split,start\ns0.wav,train,0\n")

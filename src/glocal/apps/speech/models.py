@@ -21,6 +21,7 @@ from glocal.errors import ModelError
 from glocal.files.weights import load_weights, save_weights
 
 RATE = 16000
+SHIPPED = "speech-frames"
 _REACH = 8000  # how far the paper's graph looks in signals longer than its one second
 _SECONDS = 10  # of a block of frames: more would take more memory, less would look at more frames twice
 _LEAST = 32  # shorter signals are padded with zeros
@@ -88,7 +89,7 @@ def save_trained(net: FrameNet | SampleNet, name: str, folder: Path, *, info: Ma
 
 
 @lru_cache(maxsize=4)
-def load_frames(source: str | Path = "speech-frames") -> FrameNet:
+def load_frames(source: str | Path = SHIPPED) -> FrameNet:
     """A trained `FrameNet`: one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
     weights = load_weights(source)
     try:

@@ -34,6 +34,8 @@ class SpeechOptions:
         ("frames" estimates the noise of every band and follows it over time).
     strength : float
         0 leaves the sound as it is, 1 removes all that the model takes for noise.
+    weights : str or None
+        A file that `glocal train speech` wrote for this model, instead of the weights that ship.
     """
 
     model: Model = field(default="frames", metadata={"help": "Which network; nonlocal and local are the paper's."})
@@ -47,6 +49,9 @@ class SpeechOptions:
     )
     strength: float = field(
         default=1.0, metadata={"help": "How much of the noise to remove, 0 to 1.", "min": 0.0, "max": 1.0}
+    )
+    weights: str | None = field(
+        default=None, metadata={"help": "A file of `glocal train speech` instead of the weights that ship."}
     )
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ Deviations from the paper
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def denoise_speech(
     model: Model = "frames",
     sigma: float | None = None,
     strength: float = 1.0,
+    weights: str | Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Any:
     """Remove steady noise from speech.
@@ -47,6 +49,8 @@ def denoise_speech(
         Standard deviation of white noise in units of full scale; None estimates it.
     strength : float
         0 to 1: how much of what was removed stays removed.
+    weights : path or None
+        A file of `glocal train speech` for this model, instead of the weights that ship.
     progress : callable or None
         Called with the fraction done.
 
@@ -63,7 +67,7 @@ def denoise_speech(
     >>> denoise_speech(np.zeros(1000, dtype=np.int16), 8000).dtype
     dtype('int16')
     """
-    options = SpeechOptions(model=model, sigma=sigma, strength=strength)
+    options = SpeechOptions(model, sigma, strength, None if weights is None else str(weights))
     array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
     sound, scale = _as_sound(array, rate)
     if strength == 0:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from glocal.apps.speech.blocks import overlapped, resampled
 from glocal.apps.speech.floor import segment_levels, sigma_of
-from glocal.apps.speech.models import RATE, Denoiser, FrameDenoiser, SampleDenoiser, load_frames, load_samples
+from glocal.apps.speech.models import RATE, SHIPPED, Denoiser, FrameDenoiser, SampleDenoiser, load_frames, load_samples
 from glocal.apps.speech.options import SpeechOptions
 
 Array = NDArray[Any]
@@ -82,11 +82,11 @@ def choose_model(
     """
     known = None if options.sigma is None else options.sigma * math.sqrt(RATE / rate)
     if options.model == "frames":
-        return FrameDenoiser(load_frames(), sigma=known), known
+        return FrameDenoiser(load_frames(options.weights or SHIPPED), sigma=known), known
     # Above 16 kHz a part of the noise lies beyond the model's band; below, none is added by resampling.
     level = estimate() if options.sigma is None else options.sigma * math.sqrt(min(1.0, RATE / rate))
     everywhere = frames is not None and frames <= rate  # the paper's second
-    return SampleDenoiser(load_samples(options.model), sigma=level, everywhere=everywhere), level
+    return SampleDenoiser(load_samples(options.model, options.weights), sigma=level, everywhere=everywhere), level
 
 
 class LevelMeter:
