@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -70,7 +71,7 @@ def test_the_table_has_paper_ours_difference_and_error(run):
     assert table.head == ("method", "paper", "ours", "difference", "standard error", "over seeds")
     local = table.rows[1]
     assert local[0] == "local network"
-    assert [part.text() for part in local[1:]] == ["29.13", "28.00", "-1.13", "0.20", "0.030"]
+    assert [part.text() for part in local[1:]] == ["29.13", "28.00", "-1.13", "0.200", "0.030"]
     assert [part.source.kind for part in local[1:3]] == ["paper", "stored run"]
     assert local[2].source == TESTED
     assert table.rows[3][3].text() == "+0.21"
@@ -89,6 +90,12 @@ def test_figure_5_ends_where_the_log_ends(run):
     assert [part.value for part in figure.caption if not isinstance(part, str)] == [25.0, 27.0]
     assert figure.plates[0].pixels.shape == figure.plates[0].dark.shape
     assert figure.plates[0].pixels.mean() > 200 > 100 > figure.plates[0].dark.mean()
+
+
+def test_figure_5_names_the_seed_it_shows(run):
+    several = replace(run, source=replace(TRAINED, seed="3, 4"))
+    assert "Curves of seed 3. " in figure_5(several, part="images", name="fig5", measure="PSNR").caption[0]
+    assert "Curves of" not in figure_5(run, part="images", name="fig5", measure="PSNR").caption[0]
 
 
 def test_logs_are_read_with_their_offset(tmp_path):

@@ -84,7 +84,7 @@ def figure_6(found: Trained, job: Job) -> tuple[Figure, dict[str, float]]:
     ]
     plates.append(Plate("fig6-original", drawing.gray(picture.truth.numpy()), "The photo itself", ("original",)))
     caption = (
-        "One of the shipped photos, not seen in training. The noise is drawn in this run; the networks are those of: ",
+        "One of the shipped photos. The noise is drawn in this run; the networks are those of: ",
         f"{found.run.source.text()}.",
     )
     title = "Figure 6: noisy, local, non-local, original"

@@ -34,10 +34,17 @@ def figure_5(run: Run, *, part: str, name: str, measure: str, wide: bool = True)
         name, lines, x="step", y=f"validation {measure} (dB)", ends=ends, alt=f"Validation curves: {part}, {run.data}"
     )
     caption = (
-        f"Mean {measure} on the validation set during training; data: {run.data}. Low values at the start are cut off. ",
+        f"Mean {measure} on the validation set during training; data: {run.data}. {_which(run)}"
+        "Low values at the start are cut off. ",
         *_last(run),
     )
     return Figure(f"Figure 5, {part}: validation curves", [plate], 1, caption, run.source, wide=wide)
+
+
+def _which(run: Run) -> str:
+    """Whose curves are drawn, if the run has several seeds."""
+    first, comma, _ = run.source.seed.partition(",")
+    return f"Curves of seed {first}. " if comma else ""
 
 
 def _last(run: Run) -> tuple[Part, ...]:
@@ -67,7 +74,7 @@ def table_b3(run: Run, *, title: str, published: Mapping[str, float], unit: str 
                 Number(known, theirs, signed=signed) if known is not None else "–",
                 Number(score.mean, run.tested, signed=signed),
                 Number(score.mean - known, run.tested, signed=True) if known is not None else "–",
-                Number(score.error, run.tested),
+                Number(score.error, run.tested, digits=3),
                 Number(score.error_seeds, run.tested, digits=3) if score.error_seeds is not None else "–",
             )
         )

@@ -56,9 +56,12 @@ class Number:
             >>> here = Source("paper", "section B.3")
             >>> Number(0.286, here, unit="dB", signed=True).text(), Number(1.2e-16, here, digits=-1).text()
             ('+0.29 dB', '1.2e-16')
+            >>> Number(-0.001, here, signed=True).text()
+            '0.00'
         """
         style = f".{abs(self.digits)}{'e' if self.digits < 0 else 'f'}"
-        shown = format(self.value, ("+" if self.signed else "") + style)
+        zero = float(format(self.value, style)) == 0  # printed without a sign, whichever side it was rounded from
+        shown = format(0.0 if zero else self.value, ("+" if self.signed and not zero else "") + style)
         return f"{shown} {self.unit}".strip()
 
 

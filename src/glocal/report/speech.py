@@ -77,7 +77,7 @@ def sentence(nets: dict[str, SampleNet], run: Run, job: Job) -> tuple[Figure, di
         )
         plates.append(Plate(f"speech-{name}", light, f"Spectrogram: {words[name]}", caption, dark, sound=_wav(signal)))
     text = (
-        "One second of the shipped sentence (CMU ARCTIC), not seen in training, as spectrograms over 80 dB, and to listen to. The noise is drawn "
+        "One second of the shipped sentence (CMU ARCTIC), as spectrograms over 80 dB, and to listen to. The noise is drawn "
         f"in this run; the networks are those of: {run.source.text()}.",
     )
     return Figure("One second of a sentence, before and after", plates, 4, text, job.source), values
