@@ -42,7 +42,7 @@ class SoftThreshold(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., c) -> (..., c)."""
-        return torch.relu(x - self.upper) - torch.relu(self.lower - x)
+        return x - torch.clamp(x, self.lower, self.upper)
 
     @torch.no_grad()
     def project(self) -> None:
