@@ -33,9 +33,9 @@ $(VENV)/tests: $(VENV)/run
 	@touch $@
 
 demo: $(VENV)/run
-	@echo "== demo"
-	@mkdir -p out
-	$(BIN)/python examples/neighbors.py samples/bridge.jpg -o out/neighbors.png
+	@echo "== demo: samples/bridge.jpg in the style of samples/van_gogh_auvers.jpg"
+	$(BIN)/python examples/demo.py -o out --size 320
+	@echo "== see out/style.png and out/style_side_by_side.png"
 
 test: $(VENV)/tests
 	@echo "== ruff"
@@ -55,6 +55,8 @@ bench: $(VENV)/tests
 	$(PIP) install -e ".[bench]"
 	$(BIN)/glocal bench graph -o benchmarks/results/graph.json
 	$(BIN)/glocal bench conv -o benchmarks/results/conv.json
+	$(BIN)/glocal bench style -o benchmarks/results/style.json
+	$(BIN)/python benchmarks/table.py README.md docs/*.md
 
 reproduce: $(VENV)/run
 	$(PIP) install -e ".[plot]"

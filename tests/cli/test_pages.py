@@ -36,7 +36,6 @@ def test_the_page_tells_what_the_command_line_takes():
     )
 
 
-@pytest.mark.slow
 def test_the_page_in_the_docs_is_up_to_date():
     written = (DOCS / "commands.md").read_text(encoding="utf-8")
     assert written == commands_page(), "run `python -m glocal.cli.pages docs/commands.md`"

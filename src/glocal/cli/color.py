@@ -156,7 +156,7 @@ def _work(task: Task, tell: Tell, *, job: _Job) -> dict[str, Any]:
     tell(0.8)
     told = _exports(rgb, counted(photo, cover), look, found, job)
     notes = write_image(
-        task.target, from_srgb(photo, changed.numpy()), recipe=_recipe(task, job), overwrite=job.batch.overwrite,
+        task.target, from_srgb(photo, changed.numpy(), depth=job.image.depth), recipe=_recipe(task, job), overwrite=job.batch.overwrite,
         **asdict(job.image),
     )  # fmt: skip
     notes = (*photo.notes, *(found.notes if found else ()), *notes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
@@ -79,9 +79,12 @@ def _work(
     from glocal.apps.denoise.image import denoise as remove_noise
     from glocal.apps.denoise.image import residual_picture
     from glocal.files.images import read_image, write_image
+    from glocal.files.picture import to_depth
     from glocal.files.recipes import build_recipe
 
     photo = read_image(task.source)
+    if image.depth in ("16", "float"):  # before the work, so that its result is not rounded to fewer bits first
+        photo = replace(photo, pixels=to_depth(photo.pixels, image.depth))
     result = remove_noise(
         photo, options.sigma, model=options.model, strength=options.strength, search_radius=options.search_radius,
         device=options.device, progress=tell,

@@ -172,7 +172,7 @@ def _work(
             mask=files.mask, regions=pairs, init=files.init, checkpoint=point, callback=told,
         )  # fmt: skip
     notes = write_image(
-        task.target, from_srgb(photo, result.rgb), depth=image.depth, quality=image.quality, metadata=image.metadata,
+        task.target, from_srgb(photo, result.rgb, depth=image.depth), depth=image.depth, quality=image.quality, metadata=image.metadata,
         recipe=recipe, overwrite=batch.overwrite,
     )  # fmt: skip
     for note in (*photo.notes, *notes):

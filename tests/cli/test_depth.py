@@ -1,0 +1,32 @@
+"""`--depth 16` on an 8-bit photo writes what was computed, not 8 bits in a wider file."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.cli.main import run
+from glocal.files.images import read_image
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for name in ("photo.png", "other.png"):
+        Image.fromarray(rng.integers(60, 200, (24, 32, 3)).astype(np.uint8)).save(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["denoise", "photo.png", "--sigma", "0.05"],
+        ["color", "photo.png", "other.png"],
+        ["style", "photo.png", "other.png", "--preset", "paper", "--size", "32", "--iterations", "1"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_sixteen_bits_are_real(folder, command):
+    assert run([*command, "-o", "out.png", "--depth", "16", "--quiet"]) == 0
+    pixels = read_image("out.png").pixels
+    assert pixels.dtype == np.uint16
+    assert np.mean(pixels % 257 != 0) > 0.5
