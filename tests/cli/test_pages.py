@@ -2,7 +2,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
-import pytest
 import typer
 
 from glocal.cli.pages import commands_page
