@@ -147,13 +147,12 @@ def _table(measured: dict[str, list[Pair]], source: Source) -> Table:
     rows: list[list[Part]] = []
     for name, pairs in measured.items():
         structure = Number(float(np.mean([pair.structure for pair in pairs])), source, signed=True)
-        seconds = Number(float(np.mean([pair.seconds for pair in pairs])), source, digits=1, unit="s")
-        rows.append([name, structure, seconds])
+        rows.append([name, structure])
     caption = (
         "Means over the pictures of each figure. Structure kept is the correlation of the luma gradients of photo and "
         "result: negative where light and dark came out exchanged, which the paper's objective does not forbid.",
     )
-    return Table("Measured on these pictures", ("pictures", "structure kept", "time of one picture"), rows, caption)
+    return Table("Measured on these pictures", ("pictures", "structure kept"), rows, caption)
 
 
 def _record(pair: Pair) -> dict[str, object]:
