@@ -35,7 +35,7 @@ def denoise(
 ) -> None:
     """Remove white noise from photos, gray or colour, 8 bit, 16 bit or float, of any size.
 
-    Models: local and nonlocal are the paper's networks, wide is larger and the best of the three.
+    Models: local and nonlocal are the paper's networks, wide is larger and mostly better.
     """
     if files.residual is not None and _several(inputs, batch):
         raise ArgumentError(
