@@ -29,7 +29,7 @@ class ImageDenoiser(nn.Module):
     `f1(y) = s(h1 * y)` with the soft threshold `s`, `f2` linear, both on the grid with reflected borders. The non-local
     layer is `fnl(z) = sum_l g_il t_l z[j_l]` with `g` the normalised weights `exp(-alpha max(dist^2 / r - beta, 0))`.
     `alpha` and `beta` start at `1 / (0.40 sigma^2)` and `2 sigma^2` and are learned as they stand. (Learned in units of the
-    noise instead, `beta` moves too slowly to get anywhere at the paper's step size: 0.15 dB less.)
+    noise instead, `beta` moves too slowly to get anywhere at the paper's step size: 0.14 dB less.)
 
     `sigma` is the level it is for, `trained` the one it was trained at; only `at_sigma` makes them differ.
     The network is positively homogeneous: `net.at_sigma(c sigma)(c y) = c net(y)` for every `c > 0`.
