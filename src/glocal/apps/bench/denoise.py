@@ -2,7 +2,8 @@
 
 The peers are scikit-image's NL-means (its documentation's settings for known noise: 5 x 5 patches, distance 6,
 `h = 0.8 sigma`, fast mode; and a larger search with `h = 0.6 sigma`), its wavelet denoising (BayesShrink, with its default
-wavelet and with db4, which is better), and BM3D where somebody has installed it. All are told sigma; noise is not clipped, results are clipped to [0, 1].
+wavelet and with db4, mostly better), and BM3D where somebody has installed it.
+All are told sigma; noise is not clipped, results are clipped to [0, 1].
 """
 
 from __future__ import annotations
