@@ -140,12 +140,15 @@ def test_insert_key(groups):
     keys = np.concatenate([np.full(8, -7), np.sort(RNG.integers(0, 2**62, size)), np.full(8, -7)])
 
     @numba.njit
-    def run(keys, key):
-        simd.insert_key(keys, 8, groups, key)
+    def run(keys, key, groups):
+        simd.insert_key(keys, 8, size, key, groups)
 
     for key in [*RNG.integers(0, 2**62, 50), 0, 2**62, keys[10]]:
         expected = np.sort(np.append(keys[8 : 8 + size], key))[:size]
-        run(keys, key)
+        again = keys.copy()
+        run(keys, key, constant(groups))
+        run(again, key, constant(0))
+        assert np.array_equal(keys, again)
         assert np.array_equal(keys[8 : 8 + size], expected)
         assert (keys[:8] == -7).all()
         assert (keys[8 + size :] == -7).all()

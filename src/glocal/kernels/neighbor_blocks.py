@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from threading import current_thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -87,15 +87,17 @@ def _try_shifts(
     inputs: tuple[bool, ...],
 ) -> int:
     """Try the first `count` shifts on a block; with `rings`, stop where few pixels are open. Returns how many it tried."""
+    k, size, keys, worst, last, groups = lists
+    flat, factor = picture.flat, search.factor
     start = picture.origin + block.y * picture.row + block.x
     ring = np.float32(0.0)
     few = int(FEW * block.height * block.width)
     for i in range(count):
         dy, dx = shifts[i, 0], shifts[i, 1]
-        term = search.factor * np.float32(dy * dy + dx * dx)
+        term = factor * np.float32(dy * dy + dx * dx)
         if rings and term > ring:
             ring = term
-            left = _count_open(lists.worst, term)
+            left = _count_open(worst, term)
             if left == 0 or (left < few and i > FIRST):
                 return i
         top, bottom = max(0, -(block.y + dy)), min(block.height, picture.h - block.y - dy)
@@ -106,7 +108,7 @@ def _try_shifts(
         a = start + top * picture.row
         b = a + dy * picture.row + dx
         strip_distances(
-            picture.flat,
+            flat,
             a,
             b,
             picture.row,
@@ -121,14 +123,23 @@ def _try_shifts(
         )
         for r in range(top, bottom):
             o, p = (r - top) * LANES, r * LANES
-            hits = at_most_with(d2, o, term, lists.worst, p, VECTORS) & inside
+            hits = at_most_with(d2, o, term, worst, p, VECTORS) & inside
             if hits != 0:
                 candidate = (block.y + r + dy) * picture.w + block.x + dx
-                hits &= comes_before(d2, o, term, candidate, lists.worst, lists.last, p, VECTORS)
+                hits &= comes_before(d2, o, term, candidate, worst, last, p, VECTORS)
                 while hits != 0:
                     lane = lowest_bit(hits)
                     hits &= hits - 1
-                    insert(lists, p + lane, float_bits(d2[o + lane] + term) << 32 | (candidate + lane))
+                    insert(
+                        keys,
+                        worst,
+                        last,
+                        k,
+                        size,
+                        groups,
+                        p + lane,
+                        float_bits(d2[o + lane] + term) << 32 | (candidate + lane),
+                    )
     return count
 
 
@@ -165,51 +176,9 @@ def _try_rest(
 
 
 @numba.njit(nogil=True, cache=True)
-def _limit(d2: np.float32, search: Search) -> np.float32:
+def _limit(d2: np.float32, relative: np.float32, absolute: np.float32) -> np.float32:
     """The largest bound that a candidate no farther than d2 can have."""
-    return d2 * search.relative + np.float32(math.sqrt(d2)) * search.absolute + search.absolute * search.absolute + TINY
-
-
-@numba.njit(nogil=True, cache=True)
-def _search_row(
-    picture: Picture, lists: Lists, p: int, y: int, x: int, dy: int, first: int, end: int, search: Search, line: Array
-) -> None:
-    """Pixel (y, x), list p, tries the columns `first..end` of row y + dy."""
-    n = picture.h * picture.w
-    here = picture.origin + y * picture.row + x
-    there = picture.origin + (y + dy) * picture.row
-    row_term = search.factor * np.float32(dy * dy)
-    limit = _limit(lists.worst[p], search) - row_term
-    base = p * lists.size
-    for column in range(first, end, 16):
-        vertex = (y + dy) * picture.w + column
-        hits = bound_mask(
-            search.means, y * picture.w + x, vertex, n, search.terms, picture.w + column - x, limit, picture.channels
-        )
-        if end - column < 16:
-            hits &= (1 << (end - column)) - 1
-        if hits == 0:
-            continue
-        point_distances(
-            picture.flat,
-            here,
-            there + column,
-            picture.row,
-            picture.plane,
-            line,
-            picture.channels,
-            picture.ph,
-            picture.pw,
-        )
-        while hits != 0:
-            lane = lowest_bit(hits)
-            hits &= hits - 1
-            dx = column + lane - x
-            d2 = line[lane] + search.factor * np.float32(dy * dy + dx * dx)
-            key = float_bits(d2) << 32 | (vertex + lane)
-            if key < lists.keys[base + lists.k - 2]:
-                insert(lists, p, key)
-                limit = _limit(lists.worst[p], search) - row_term
+    return d2 * relative + np.float32(math.sqrt(d2)) * absolute + absolute * absolute + TINY
 
 
 @numba.njit(nogil=True, cache=True)
@@ -217,20 +186,47 @@ def _search_pixel(
     picture: Picture, lists: Lists, p: int, y: int, x: int, tried: int, search: Search, line: Array
 ) -> None:
     """Pixel (y, x), list p, tries every candidate farther than `tried` (squared), rows outward."""
+    k, size, keys, worst, last, groups = lists
+    flat, means, terms, factor = picture.flat, search.means, search.terms, search.factor
+    w, row, plane = picture.w, picture.row, picture.plane
+    final = p * size + k - 2
+    limit = _limit(worst[p], search.relative, search.absolute)
+    half = _half_width(worst[p], factor, 0, search.reach_x)
+    inner = int(math.sqrt(float(tried)))
     for step in range(2 * search.reach_y + 1):
         dy = _nth_row(step)
-        if search.factor * np.float32(dy * dy) > lists.worst[p]:
+        if factor * np.float32(dy * dy) > worst[p]:
             return
+        while half > 0 and factor * np.float32(dy * dy + half * half) > worst[p]:  # no farther than half
+            half -= 1
+        while inner >= 0 and dy * dy + inner * inner > tried:  # up to inner they were tried
+            inner -= 1
         if y + dy < 0 or y + dy >= picture.h:
             continue
-        half = _half_width(lists.worst[p], search.factor, dy, search.reach_x)
-        first, end = max(0, x - half), min(picture.w, x + half + 1)
-        if dy * dy > tried:
-            _search_row(picture, lists, p, y, x, dy, first, end, search, line)
-            continue
-        inner = int(math.sqrt(float(tried - dy * dy)))  # exact: far below 2^53
-        _search_row(picture, lists, p, y, x, dy, first, x - inner, search, line)
-        _search_row(picture, lists, p, y, x, dy, x + inner + 1, end, search, line)
+        column, end = max(0, x - half), min(w, x + half + 1)
+        near, far = (x - inner, x + inner + 1) if inner >= 0 else (end, end)
+        if near <= column:
+            column = max(column, far)
+        while column < end:
+            stop = near if column < near else end
+            vertex = (y + dy) * w + column
+            rest = limit - factor * np.float32(dy * dy)
+            hits = bound_mask(means, y * w + x, vertex, picture.h * w, terms, w + column - x, rest, picture.channels)
+            if stop - column < 16:
+                hits &= (1 << (stop - column)) - 1
+            if hits != 0:
+                a = picture.origin + y * row + x
+                b = picture.origin + (y + dy) * row + column
+                point_distances(flat, a, b, row, plane, line, picture.channels, picture.ph, picture.pw)
+                while hits != 0:
+                    lane = lowest_bit(hits)
+                    hits &= hits - 1
+                    dx = column + lane - x
+                    key = float_bits(line[lane] + factor * np.float32(dy * dy + dx * dx)) << 32 | (vertex + lane)
+                    if key < keys[final]:
+                        insert(keys, worst, last, k, size, groups, p, key)
+                        limit = _limit(worst[p], search.relative, search.absolute)
+            column = far if column < near and column + 16 >= near else column + 16
 
 
 @numba.njit(nogil=True, cache=True)
@@ -270,19 +266,23 @@ def _search_block(
 
 @numba.njit(nogil=True, cache=True)
 def _search_blocks(
-    picture: Picture,
-    lists: Lists,
+    picture_fields: tuple[Any, ...],
+    list_fields: tuple[Any, ...],
+    search_fields: tuple[Any, ...],
     y: int,
     x: int,
     blocks: int,
-    search: Search,
     row_shifts: Array,
     d2: Array,
     neighbors: Array,
     distances: Array,
     inputs: tuple[bool, ...],
 ) -> None:
-    """Search `blocks` blocks side by side and write their neighbours out."""
+    """Search `blocks` blocks side by side and write their neighbours out.
+
+    Called from Python with plain tuples, whose types Numba recognises a hundred times faster than those of named ones.
+    """
+    picture, lists, search = Picture(*picture_fields), Lists(*list_fields), Search(*search_fields)
     step = min(LANES, 16 * len(inputs) - len(picture.pw) + 1)
     for left in range(x, min(x + blocks * step, picture.w), step):
         block = Block(y, left, min(HEIGHT, picture.h - y), min(step, picture.w - left))
@@ -369,7 +369,8 @@ def patch_neighbors(
     neighbors, distances = torch.empty(n, k, dtype=torch.int32), torch.empty(n, k, dtype=torch.float32)
     units = [(y, x) for y in range(0, picture.h, HEIGHT) for x in range(0, picture.w, width)]
     results = neighbors.numpy(), distances.numpy()
-    memory: dict[str, tuple[Lists, Array, Array]] = {}
+    memory: dict[str, tuple[tuple[Any, ...], Array, Array]] = {}
+    shared = tuple(picture), tuple(search)
     caller = current_thread()
 
     def work(unit: int) -> None:
@@ -377,10 +378,10 @@ def patch_neighbors(
         if thread.name not in memory:
             pixels = HEIGHT * LANES
             rows = np.empty((2 * search.reach_x + 1, 2), np.int64)
-            memory[thread.name] = empty_lists(pixels, k), rows, np.empty(pixels, np.float32)
+            memory[thread.name] = tuple(empty_lists(pixels, k)), rows, np.empty(pixels, np.float32)
         lists, row_shifts, d2 = memory[thread.name]
         y, x = units[unit]
-        _search_blocks(picture, lists, y, x, BLOCKS, search, row_shifts, d2, *results, constant(inputs))
+        _search_blocks(shared[0], lists, shared[1], y, x, BLOCKS, row_shifts, d2, *results, constant(inputs))
         if progress is not None and thread is caller:
             progress((unit + 1) / len(units))
 

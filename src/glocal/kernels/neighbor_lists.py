@@ -16,6 +16,7 @@ from glocal.kernels.simd import bits_float, constant, insert_key
 
 EMPTY = 0x7F800000_7FFFFFFF  # an infinite distance and the last index: comes after every key
 LAST = 0x7FFFFFFF
+UNROLLED = 32  # longest lists whose insertion is compiled for their length
 
 Array = np.ndarray[Any, Any]
 
@@ -45,6 +46,7 @@ class Lists(NamedTuple):
     keys: Array
     worst: Array  # its squared distance, float32; -1 where there is no pixel
     last: Array  # its index, int32
+    groups: tuple[bool, ...]  # compile-time constant: size / 8, or 0 where it is large
 
 
 def lay_out(planes: Tensor, patch: tuple[int, int], row: int, margin: int) -> Picture:
@@ -63,7 +65,8 @@ def empty_lists(pixels: int, k: int, keys: Array | None = None) -> Lists:
     if keys is None:
         keys = np.empty(pixels * size, np.int64)
     keys[:] = EMPTY
-    return Lists(k, size, keys, np.full(pixels, -1, np.float32), np.full(pixels, LAST, np.int32))
+    groups = constant(size // 8 if size <= UNROLLED else 0)
+    return Lists(k, size, keys, np.full(pixels, -1, np.float32), np.full(pixels, LAST, np.int32), groups)
 
 
 def rounding(c: int, patch: tuple[int, int]) -> float:
@@ -72,12 +75,17 @@ def rounding(c: int, patch: tuple[int, int]) -> float:
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
-def insert(lists: Lists, pixel: int, key: int) -> None:
-    """Put `key` in its place in the list of `pixel`, if it comes before the last."""
-    base = pixel * lists.size
-    insert_key(lists.keys, base, lists.size // 8, key)
-    final = lists.keys[base + lists.k - 2]
+def insert(
+    keys: Array, worst: Array, last: Array, k: int, size: int, groups: tuple[bool, ...], pixel: int, key: int
+) -> None:
+    """Put `key` in its place in the list of `pixel`, if it comes before the last.
+
+    It takes the fields of `Lists` one by one, so that callers take them out of the tuple before their loops.
+    """
+    base = pixel * size
+    insert_key(keys, base, size, key, groups)
+    final = keys[base + k - 2]
     d2 = bits_float(final >> 32)
-    if d2 <= lists.worst[pixel]:
-        lists.worst[pixel] = d2
-        lists.last[pixel] = final & LAST
+    if d2 <= worst[pixel]:
+        worst[pixel] = d2
+        last[pixel] = final & LAST

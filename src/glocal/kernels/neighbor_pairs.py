@@ -17,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable
 from threading import current_thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -40,7 +40,7 @@ from glocal.kernels.simd import (
 from glocal.kernels.threads import share
 
 LANES = 64  # pairs tested at a time
-FLOAT_VECTORS, SHORT_VECTORS = constant(4), constant(2)
+FLOAT_VECTORS, SHORT_VECTORS, NO_GROUPS = constant(4), constant(2), constant(0)
 TILE_ROWS, TILE_COLUMNS = 32, 128  # pairs scanned before those found are settled
 LINE = 1024  # the same in one dimension
 UNIT = 32  # shifts in a unit of work
@@ -74,9 +74,9 @@ class Memory(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True, forceinline=True)
-def _limit(worst: np.float32, coarse: Coarse) -> np.uint16:
+def _limit(worst: np.float32, scale: np.float32, offset: np.float32) -> np.uint16:
     """The largest coarse distance of a pair no farther than `worst`."""
-    root = coarse.scale * np.float32(math.sqrt(worst + TINY)) + coarse.offset
+    root = scale * np.float32(math.sqrt(worst + TINY)) + offset
     return np.uint16(min(root * root + np.float32(2.0), np.float32(65535.0)))
 
 
@@ -169,25 +169,36 @@ def _scan_shorts(
 @numba.njit(nogil=True, cache=True)
 def _settle(picture: Picture, coarse: Coarse, memory: Memory, count: int, shift: int) -> None:
     """Compute the pairs that were found, and insert each into the lists of both ends."""
-    lists = memory.lists
+    k, size, keys, worst, last, groups = memory.lists
+    found, limits, flat = memory.found, memory.limits, picture.flat
     for i in range(count):
-        t = int(memory.found[i])
-        if lists.worst[t] < 0 or lists.worst[t + shift] < 0:  # columns between the rows
+        t = int(found[i])
+        if worst[t] < 0 or worst[t + shift] < 0:  # columns between the rows
             continue
         a = picture.origin + t
-        d2 = pair_distance(
-            picture.flat, a, a + shift, picture.row, picture.plane, picture.channels, picture.ph, picture.pw
-        )
+        d2 = pair_distance(flat, a, a + shift, picture.row, picture.plane, picture.channels, picture.ph, picture.pw)
         bits = float_bits(d2) << 32
-        insert(lists, t, bits | (t + shift))
-        memory.limits[t] = _limit(lists.worst[t], coarse)
-        insert(lists, t + shift, bits | t)
-        memory.limits[t + shift] = _limit(lists.worst[t + shift], coarse)
+        insert(keys, worst, last, k, size, groups, t, bits | (t + shift))
+        limits[t] = _limit(worst[t], coarse.scale, coarse.offset)
+        insert(keys, worst, last, k, size, groups, t + shift, bits | t)
+        limits[t + shift] = _limit(worst[t + shift], coarse.scale, coarse.offset)
 
 
 @numba.njit(nogil=True, cache=True)
-def _search(picture: Picture, coarse: Coarse, memory: Memory, shifts: Array, exact: bool) -> float:
-    """Try all pairs at the given shifts, tile by tile. Returns the share of them that had to be settled."""
+def _search(
+    picture_fields: tuple[Any, ...],
+    coarse_fields: tuple[Any, ...],
+    list_fields: tuple[Any, ...],
+    scratch: tuple[Array, ...],
+    shifts: Array,
+    exact: bool,
+) -> float:
+    """Try all pairs at the given shifts, tile by tile. Returns the share of them that had to be settled.
+
+    Called from Python with plain tuples, whose types Numba recognises a hundred times faster than those of named ones.
+    """
+    picture, coarse = Picture(*picture_fields), Coarse(*coarse_fields)
+    memory = Memory(Lists(*list_fields), *scratch)
     tile = TILE_COLUMNS if picture.h > 1 else LINE
     pairs, settled = 1, 0
     for y in range(0, picture.h, TILE_ROWS):
@@ -209,25 +220,18 @@ def _search(picture: Picture, coarse: Coarse, memory: Memory, shifts: Array, exa
 
 
 @numba.njit(nogil=True, cache=True)
-def _exchange(memory: Memory, coarse: Coarse, common: Array) -> None:
-    """Take over the smaller worst distances of the other threads, and tell them mine.
+def _exchange(worst: Array, last: Array, limits: Array, common: Array, scale: np.float32, offset: np.float32) -> None:
+    """Take over the smaller worst distances of the other threads, tell them mine, and set the coarse limits.
 
     Threads may overwrite one another here; each value is the k-th distance of some list, so each is a valid limit.
     """
-    worst = memory.lists.worst
     for i in range(len(worst)):
         if worst[i] < common[i]:
             common[i] = worst[i]
         elif common[i] < worst[i]:
             worst[i] = common[i]
-            memory.lists.last[i] = LAST
-            memory.limits[i] = _limit(worst[i], coarse)
-
-
-@numba.njit(nogil=True, cache=True)
-def _set_limits(memory: Memory, coarse: Coarse) -> None:
-    for i in range(len(memory.limits)):
-        memory.limits[i] = 0 if memory.lists.worst[i] < 0 else _limit(memory.lists.worst[i], coarse)
+            last[i] = LAST
+        limits[i] = 0 if worst[i] < 0 else _limit(worst[i], scale, offset)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -242,7 +246,7 @@ def _write(all_keys: Array, k: int, first: int, end: int, w: int, row: int, neig
                 key = all_keys[other, base + j]
                 if key >= keys[base + k - 2]:
                     break
-                insert_key(keys, base, size // 8, key)
+                insert_key(keys, base, size, key, NO_GROUPS)
         neighbors[vertex, 0] = vertex
         distances[vertex, 0] = 0.0
         for j in range(k - 1):
@@ -323,7 +327,8 @@ class _Team:
     """The threads at work on one picture: their memories, and the limits they have in common."""
 
     def __init__(self, picture: Picture, k: int, common: Array):
-        self.picture, self.k, self.common, self.blank = picture, k, common, common.copy()
+        self.picture, self.fields, self.k = picture, tuple(picture), k
+        self.common, self.blank = common, common.copy()
         size = -(-(k - 1) // 8) * 8
         # a thread touches its part when it begins, so that idle ones cost nothing
         self.keys = np.empty((max(1, torch.get_num_threads()), len(common) * size), np.int64)
@@ -337,16 +342,17 @@ class _Team:
         name = current_thread().name
         if name not in self.memories:
             self.memories[name] = self._memory()
-        memory = self.memories[name]
-        if self.coarse.get(name) is not coarse:
+        lists, *scratch = self.memories[name]
+        begins = self.coarse.get(name) is not coarse
+        if begins:
             self.coarse[name], self.pause[name] = coarse, 0
-            _exchange(memory, coarse, self.common)
-            _set_limits(memory, coarse)
+        if begins or unit is None or unit % EXCHANGE == 0:
+            _exchange(lists.worst, lists.last, scratch[0], self.common, coarse.scale, coarse.offset)
         exact = unit is None or self.pause[name] > 0
-        share_left = _search(self.picture, coarse, memory, shifts, exact)
-        self.pause[name] = max(0, self.pause[name] - 1) if exact else PAUSE * (share_left > TOO_MANY)
-        if unit is None or unit % EXCHANGE == 0:
-            _exchange(memory, coarse, self.common)
+        doubt = _search(self.fields, tuple(coarse), tuple(lists), tuple(scratch), shifts, exact)
+        self.pause[name] = max(0, self.pause[name] - 1) if exact else PAUSE * (doubt > TOO_MANY)
+        if unit is None:
+            _exchange(lists.worst, lists.last, scratch[0], self.common, coarse.scale, coarse.offset)
 
     def _memory(self) -> Memory:
         lists = empty_lists(len(self.common), self.k, self.keys[next(self.places)])

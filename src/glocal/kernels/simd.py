@@ -245,10 +245,11 @@ def comes_before(typing, d2, i, term, candidate, worst, last, j, vectors):  # ty
 
 
 @intrinsic
-def insert_key(typing, keys, base, groups, key):  # type: ignore[no-untyped-def]
-    """Insert `key` into the ascending list `keys[base : base + 8 groups]` and drop its last entry.
+def insert_key(typing, keys, base, size, key, groups):  # type: ignore[no-untyped-def]
+    """Insert `key` into the ascending list `keys[base : base + size]` and drop its last entry.
 
-    Without branches: `b[j] = min(b[j], max(b[j - 1], key))`, eight entries at a time, from the end.
+    Without branches: `b[j] = min(b[j], max(b[j - 1], key))`, eight entries at a time, from the end. `size` is
+    `8 groups`; with no groups it is known only when the program runs.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -256,22 +257,29 @@ def insert_key(typing, keys, base, groups, key):  # type: ignore[no-untyped-def]
         key = splat(builder, args[3], _KEY_VECTOR)
         move = ir.Constant(ir.VectorType(I32, KEYS), list(range(KEYS - 1, 2 * KEYS - 1)))
 
-        def update(at: Any, before: Any) -> None:
-            entries = load(builder, start, at, _KEY_VECTOR, 8)
+        def update(at: Any, entries: Any, before: Any) -> None:
             previous = builder.shuffle_vector(before, entries, move)
             larger = builder.select(builder.icmp_signed("<", previous, key), key, previous)
             smaller = builder.select(builder.icmp_signed("<", entries, larger), entries, larger)
             store(builder, smaller, start, at, 8)
 
-        above = builder.sub(args[2], I64(1))
+        lowest, count = ir.Constant(_KEY_VECTOR, [-1] * KEYS), signature.args[4].count
+        if count:
+            places = [I64(KEYS * j) for j in range(count)]
+            entries = [load(builder, start, at, _KEY_VECTOR, 8) for at in places]
+            for at, these, before in zip(places, entries, [lowest, *entries], strict=False):
+                update(at, these, before)
+            return context.get_dummy_value()
+        above = builder.sub(builder.udiv(args[2], I64(KEYS)), I64(1))
         with cgutils.for_range(builder, above, intp=I64) as loop:
             at = builder.mul(builder.sub(above, loop.index), I64(KEYS))
-            update(at, load(builder, start, builder.sub(at, I64(KEYS)), _KEY_VECTOR, 8))
-        update(I64(0), ir.Constant(_KEY_VECTOR, [-1] * KEYS))
+            before = load(builder, start, builder.sub(at, I64(KEYS)), _KEY_VECTOR, 8)
+            update(at, load(builder, start, at, _KEY_VECTOR, 8), before)
+        update(I64(0), load(builder, start, I64(0), _KEY_VECTOR, 8), lowest)
         return context.get_dummy_value()
 
     i8 = types.int64
-    return types.void(keys, i8, i8, i8), codegen
+    return types.void(keys, i8, i8, i8, groups), codegen
 
 
 @intrinsic
