@@ -37,7 +37,7 @@ from glocal.kernels.threads import share
 VECTORS = constant(2)  # vectors in a row of a block
 HEIGHT, LANES = 8, 32  # rows of a block, and columns between two rows of its lists
 DISC = 20  # with coordinates, radius of the shifts that whole blocks try
-FEW, MOST = 0.4, 0.9  # shares of open pixels: below, each alone; above (when the disc is done), all together
+FEW, MOST = 0.5, 0.9  # shares of open pixels: below, each alone; above (when the disc is done), all together
 FIRST = 60  # shifts before pixels may go alone: enough to fill most lists
 TINY = np.float32(1e-30)  # above what float32 loses by underflow
 BLOCKS = 4  # blocks in a unit of work

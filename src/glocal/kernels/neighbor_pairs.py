@@ -40,12 +40,12 @@ from glocal.kernels.simd import (
 from glocal.kernels.threads import share
 
 LANES = 64  # pairs tested at a time
-FLOAT_VECTORS, SHORT_VECTORS, NO_GROUPS = constant(4), constant(2), constant(0)
-TILE_ROWS, TILE_COLUMNS = 32, 128  # pairs scanned before those found are settled
-LINE = 1024  # the same in one dimension
-UNIT = 32  # shifts in a unit of work
+FOUR, TWO, NONE = constant(4), constant(2), constant(0)
+TILE_ROWS, TILE_COLUMNS = 64, 128  # pairs scanned before those found are settled
+LINE = 4096  # the same in one dimension
+UNIT = 64  # shifts in a unit of work
 NEAR = 6  # radius of the shifts that fill the lists
-TOO_MANY = 0.02  # share of pairs left in doubt above which the coarse scan does not pay
+TOO_MANY = 0.05  # share of pairs left in doubt above which the coarse scan does not pay
 EXCHANGE = 32  # units between two looks at the limits of the other threads
 MERGED = 2048  # vertices written at a time
 PAUSE = 8  # units without it, then
@@ -120,7 +120,7 @@ def _sum_columns(
 def _append(found: Array, count: int, at: int, hits: int, columns: int) -> int:
     """Write down the pairs whose bits are set."""
     if columns < LANES:
-        hits &= (1 << columns) - 1
+        hits &= (1 << max(columns, 0)) - 1
     while hits != 0:
         found[count] = at + lowest_bit(hits)
         hits &= hits - 1
@@ -138,11 +138,11 @@ def _scan_floats(picture: Picture, memory: Memory, start: int, shift: int, rows:
     count = 0
     for r in range(rows):
         for x in range(0, columns, LANES):
-            row_sums(sums, r * width + x, d2, picture.pw, FLOAT_VECTORS)
+            row_sums(sums, r * width + x, d2, picture.pw, FOUR)
             t = start + r * picture.row + x
-            if (at_most(d2, 0, worst, t, FLOAT_VECTORS) | at_most(d2, 0, worst, t + shift, FLOAT_VECTORS)) != 0:
-                hits = comes_before(d2, 0, zero, t + shift, worst, last, t, FLOAT_VECTORS)
-                hits |= comes_before(d2, 0, zero, t, worst, last, t + shift, FLOAT_VECTORS)
+            if (at_most(d2, 0, worst, t, FOUR) | at_most(d2, 0, worst, t + shift, FOUR)) != 0:
+                hits = comes_before(d2, 0, zero, t + shift, worst, last, t, FOUR)
+                hits |= comes_before(d2, 0, zero, t, worst, last, t + shift, FOUR)
                 count = _append(memory.found, count, t, hits, columns - x)
     return count
 
@@ -153,16 +153,19 @@ def _scan_shorts(
 ) -> int:
     """Find the pairs of a tile that may enter the list of one end."""
     limits, sums, d2 = memory.limits, memory.short_sums, memory.short_d2
-    width = (columns + LANES - 1) // LANES * LANES + (len(picture.pw) + 30) // 32 * 32
+    width = (columns + 2 * LANES - 1) // (2 * LANES) * (2 * LANES) + (len(picture.pw) + 30) // 32 * 32
     _sum_columns(coarse.flat, picture, picture.origin + start, shift, rows, width, 32, sums)
     count = 0
     for r in range(rows):
-        for x in range(0, columns, LANES):
-            row_sums(sums, r * width + x, d2, picture.pw, SHORT_VECTORS)
+        for x in range(0, columns, 2 * LANES):
+            row_sums(sums, r * width + x, d2, picture.pw, FOUR)
             t = start + r * picture.row + x
-            hits = at_most(d2, 0, limits, t, SHORT_VECTORS) | at_most(d2, 0, limits, t + shift, SHORT_VECTORS)
-            if hits != 0:
-                count = _append(memory.found, count, t, hits, columns - x)
+            near = at_most(d2, 0, limits, t, TWO) | at_most(d2, 0, limits, t + shift, TWO)
+            t += LANES
+            far = at_most(d2, LANES, limits, t, TWO) | at_most(d2, LANES, limits, t + shift, TWO)
+            if (near | far) != 0:
+                count = _append(memory.found, count, t - LANES, near, columns - x)
+                count = _append(memory.found, count, t, far, columns - x - LANES)
     return count
 
 
@@ -246,7 +249,7 @@ def _write(all_keys: Array, k: int, first: int, end: int, w: int, row: int, neig
                 key = all_keys[other, base + j]
                 if key >= keys[base + k - 2]:
                     break
-                insert_key(keys, base, size, key, NO_GROUPS)
+                insert_key(keys, base, size, key, NONE)
         neighbors[vertex, 0] = vertex
         distances[vertex, 0] = 0.0
         for j in range(k - 1):
@@ -302,9 +305,9 @@ def patch_neighbors(
     """
     ph, pw = patch
     row = -(-planes.shape[2] // 16) * 16
-    picture = lay_out(planes, patch, row, (ph + 2) * row + pw + 2 * LANES)
+    picture = lay_out(planes, patch, row, (ph + 2) * row + pw + 4 * LANES)
     h, w = picture.h, picture.w
-    common = np.full((h + 1) * row + 2 * LANES, -1, np.float32)  # the k-th distances, -1 between the rows
+    common = np.full((h + 1) * row + 4 * LANES, -1, np.float32)  # the k-th distances, -1 between the rows
     common[: h * row].reshape(h, row)[:, :w] = np.inf
     team = _Team(picture, k, common)
     near, far = _shift_order(h, w, row)
@@ -360,7 +363,7 @@ class _Team:
         pw = len(self.picture.pw)
         area = TILE_ROWS * (TILE_COLUMNS + pw + 32) if self.picture.h > 1 else LINE + pw + 32
         sums = np.empty(area, np.float32), np.empty(area, np.uint16)
-        d2 = np.empty(LANES, np.float32), np.empty(LANES, np.uint16)
+        d2 = np.empty(LANES, np.float32), np.empty(2 * LANES, np.uint16)
         found = np.empty(max(TILE_ROWS * TILE_COLUMNS, LINE), np.int32)
         return Memory(lists, np.empty(len(self.common), np.uint16), *sums, *d2, found)
 
