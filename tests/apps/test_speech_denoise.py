@@ -158,6 +158,14 @@ def test_blocks_equal_the_whole_signal(clean, model, block):
     assert 10 * np.log10(np.square(cut - whole).sum() / np.square(whole).sum()) < -100
 
 
+def test_the_number_of_threads_is_put_back(noisy):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    glocal.denoise_speech(noisy[:2000], 16000)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
 def test_overlapped_covers_every_row_once_whatever_the_chunks():
     x = np.arange(1000, dtype=np.float32)[:, None]
     seen = []
