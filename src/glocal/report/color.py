@@ -117,9 +117,7 @@ def figure_4(rows: Sequence[Transfer], job: Job) -> Figure:
         ):
             name = f"fig4-palette-{head.replace(' ', '-')}-{row.name}"
             plates.append(
-                Plate(
-                    name, palette_picture(palette, view), f"Palette: {head}", (f"palette {symbol}: {head}",), crisp=True
-                )
+                Plate(name, palette_picture(palette, view), f"Palette: {head}", (f"palette {symbol}: {head}",))
             )
     caption = (
         "Below each picture its palette: 64 points of the ab plane (a to the right, b upwards; the lines are a = 0 and "

@@ -108,7 +108,6 @@ def figure_7(found: Trained, job: Job) -> Figure:
                     _sheet(values, picture.truth.shape),
                     f"Feature maps: {words}",
                     (words,),
-                    crisp=True,
                 )
             )
     caption = (

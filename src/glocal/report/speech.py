@@ -71,7 +71,7 @@ def sentence(nets: dict[str, SampleNet], run: Run, job: Job) -> tuple[Figure, di
     words = {"noisy": "noisy", "local": "local network", "nonlocal": "non-local network", "clean": "clean"}
     plates = []
     for name, signal in signals.items():
-        light, dark = plotted(partial(_spectrogram, signal), size=(3.2, 2.6), dpi=120)
+        light, dark = plotted(partial(_spectrogram, signal), size=(3.2, 2.6), dpi=100)
         caption = (
             (f"{words[name]}, ", Number(values[name], job.source, unit="dB")) if name in values else (words[name],)
         )
