@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -98,7 +99,7 @@ class LevelMeter:
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self.stream: Any = None
-        self.levels: list[torch.Tensor] = []
+        self.levels = array("f")  # one piece: many small tensors that stay would keep freed memory from the system
 
     def hear(self, chunk: Array) -> None:
         """Take the next chunk."""
@@ -110,11 +111,12 @@ class LevelMeter:
                 self.stream = soxr.ResampleStream(self.rate, RATE, chunk.shape[1], dtype="float32", quality="LQ")
             heard = self.stream.resample_chunk(heard)
         if len(heard) > 1:
-            self.levels.append(segment_levels(torch.from_numpy(np.ascontiguousarray(heard.T))))
+            levels = segment_levels(torch.from_numpy(np.ascontiguousarray(heard.T)))
+            self.levels.frombytes(levels.numpy().tobytes())
 
     def sigma(self) -> float:
         """The standard deviation of the noise, from the quiet fifth of what was heard; 0 for silence."""
-        return sigma_of(torch.cat(self.levels)) if self.levels else 0.0
+        return sigma_of(torch.tensor(self.levels)) if self.levels else 0.0
 
 
 def estimate_sigma(chunks: Iterable[Array], rate: int) -> float:
