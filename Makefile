@@ -46,7 +46,7 @@ test: $(VENV)/tests
 	@echo "== import-linter"
 	PYTHONPATH=src $(BIN)/lint-imports
 	@echo "== pytest"
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 slow: $(VENV)/tests
 	$(BIN)/python -m pytest -m slow

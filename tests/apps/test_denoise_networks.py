@@ -129,7 +129,7 @@ def test_start_is_the_papers():
     others = net.analysis.filters[:, 0, 1:]
     assert 0.008 < float(others.detach().std()) < 0.012
     assert torch.equal(net.middle.taps, torch.full((9,), 1 / 9))
-    assert float(net.rule.alpha) == pytest.approx(1 / (0.40 * 0.07**2))
+    assert net.rule.alpha.item() == pytest.approx(1 / (0.40 * 0.07**2))
     assert float(net.rule.beta) == pytest.approx(2 * 0.07**2)
     assert not net.threshold.upper.any()
     assert not net.threshold.lower.any()

@@ -88,7 +88,7 @@ def test_sequential_uses_the_graph_each_layer_names():
     with torch.no_grad():
         net.layers[1].upper.fill_(-1)
     net.project()
-    assert float(net.layers[1].upper.max()) == 0
+    assert net.layers[1].upper.max().item() == 0
     assert "graphs=local, -, nonlocal" in repr(net)
 
 
