@@ -130,7 +130,7 @@ def test_start_is_the_papers():
     assert 0.008 < float(others.detach().std()) < 0.012
     assert torch.equal(net.middle.taps, torch.full((9,), 1 / 9))
     assert net.rule.alpha.item() == pytest.approx(1 / (0.40 * 0.07**2))
-    assert float(net.rule.beta) == pytest.approx(2 * 0.07**2)
+    assert net.rule.beta.item() == pytest.approx(2 * 0.07**2)
     assert not net.threshold.upper.any()
     assert not net.threshold.lower.any()
     assert sum(p.numel() for p in net.parameters()) == 2 * 9 * 18 + 2 * 18 + 9 + 2
@@ -144,7 +144,7 @@ def test_projection_restores_every_constraint():
         net.rule.beta.fill_(-0.5)
     net.project()
     assert float(net.threshold.upper.max()) == 0 == float(net.threshold.lower.min())
-    assert float(net.rule.beta) == 0
+    assert net.rule.beta.item() == 0
 
 
 def test_recipes_end_in_networks_of_one_size():

@@ -294,7 +294,12 @@ def test_a_real_interrupt(tree, jobs):
         "--jobs",
         str(jobs),
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    # A job of a shell that runs in the background inherits an ignored SIGINT; a person at a terminal does not.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     while not ((tree / "out" / "started").exists() and (tree / "out" / "a.png").exists()):
         assert process.poll() is None
         time.sleep(0.05)
