@@ -243,9 +243,10 @@ def test_an_error_in_a_part_reaches_the_caller():
 
 
 def test_overflow_is_a_result_not_a_warning(recwarn):
-    neighbors = torch.zeros(64, 3, dtype=torch.int32)
+    n = 20_000  # many parts, each of them finite, whose sum is not
+    neighbors = torch.zeros(n, 3, dtype=torch.int32)
     filters, bias = torch.ones(3, 1, 4), torch.zeros(4)
-    huge = torch.full((64, 1), 3e19)
+    huge = torch.full((n, 1), (4 * torch.finfo(torch.float32).max / n) ** 0.5 / 3)
     gram = cpu.gram(huge, neighbors, None, filters, bias, cpu.reverse(neighbors))
     assert torch.isinf(gram).all()
     assert not recwarn.list
