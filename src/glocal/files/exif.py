@@ -43,14 +43,16 @@ class Tag:
 Directory = dict[int, "Tag | Directory"]
 
 
-def parse(data: bytes) -> Directory:
-    r"""Read the first directory of a TIFF structure with its sub-directories; damaged parts are left out.
+def parse(data: bytes, *, page: int = 0) -> Directory:
+    r"""Read one directory of a TIFF structure with its sub-directories; damaged parts are left out.
 
     Args:
         data: An EXIF block without its ``Exif`` prefix, or a whole TIFF or BigTIFF file.
+        page: How many directories to pass over. The first is the picture; in EXIF the second is the thumbnail.
 
     Returns:
-        Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is no TIFF.
+        Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is no TIFF
+        or has no such page.
 
     Example:
         >>> block = pack({ORIENTATION: Tag(3, b"\x06\x00")})
@@ -58,7 +60,13 @@ def parse(data: bytes) -> Directory:
         6
     """
     head = _head(data)
-    return {} if head is None else _Reader(data, *head[:2]).directory(head[2], depth=0)
+    if head is None:
+        return {}
+    reader = _Reader(data, *head[:2])
+    start = head[2]
+    for _ in range(page):
+        start = reader.next_page(start)
+    return reader.directory(start, depth=0)
 
 
 def orientation(block: bytes | None) -> int:
@@ -68,8 +76,8 @@ def orientation(block: bytes | None) -> int:
     return value if value is not None and 1 <= value <= 8 else 1
 
 
-def settle(block: bytes) -> bytes:
-    """The EXIF block of a picture whose pixels were turned upright: orientation 1, and no thumbnail of the old pixels.
+def settle(block: bytes, turn: int = 1) -> bytes:
+    """The EXIF block with orientation `turn` (1 for pixels that were turned upright), and without the old thumbnail.
 
     The bytes are changed in place, because writing the block anew would break the offsets that makers hide in their
     notes.
@@ -81,24 +89,10 @@ def settle(block: bytes) -> bytes:
     out = bytearray(block)
     for at in range(start, end, 12):
         number, kind = struct.unpack_from(order + "HH", out, at)
-        if number == ORIENTATION and kind == 3:
-            struct.pack_into(order + "H", out, at + 8, 1)
+        size = _ITEM.get(kind, 8)
+        if number == ORIENTATION and size <= 4:
+            out[at + 8 : at + 8 + size] = turn.to_bytes(size, "little" if order == "<" else "big")
     struct.pack_into(order + "I", out, end, 0)
-    return bytes(out)
-
-
-def without_orientation(block: bytes) -> bytes:
-    """The block with its orientation entry taken out; nothing else moves."""
-    place = _entries(block)
-    if place is None:
-        return block
-    order, start, end = place
-    out = bytearray(block)
-    for at in range(start, end, 12):
-        if struct.unpack_from(order + "H", out, at)[0] == ORIENTATION:
-            out[at : end + 4] = out[at + 12 : end + 4] + b"\0" * 12
-            struct.pack_into(order + "H", out, start - 2, (end - start) // 12 - 1)
-            break
     return bytes(out)
 
 
@@ -167,6 +161,17 @@ class _Reader:
         self.data, self.order, self.big = data, order, big
         self.tags = self.bytes = 0
         self.seen: set[int] = set()
+
+    def next_page(self, start: int) -> int:
+        """Where the directory behind that at `start` lies; beyond the end if there is none."""
+        count_format, entry_size, offset_format = ("Q", 20, "Q") if self.big else ("H", 12, "I")
+        self.seen.add(start)
+        try:
+            (count,) = struct.unpack_from(self.order + count_format, self.data, start)
+            at = start + struct.calcsize("=" + count_format) + count * entry_size
+            return int(struct.unpack_from(self.order + offset_format, self.data, at)[0]) or len(self.data)
+        except (struct.error, OverflowError):
+            return len(self.data)
 
     def directory(self, start: int, depth: int) -> Directory:
         """The directory at `start`; empty when it was visited before, lies too deep or outside of the data."""

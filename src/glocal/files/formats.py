@@ -38,8 +38,8 @@ FORMATS = {
         Format("TIFF", (".tif", ".tiff"), ("8", "16", "float")),
         Format("WEBP", (".webp",), ("8",)),
         Format("BMP", (".bmp", ".dib"), ("8",), alpha=False, metadata=False),
-        Format("AVIF", (".avif",), ("8",)),
-        Format("HEIF", (".heic", ".heif"), ("8",)),
+        Format("AVIF", (".avif",), ("8", "16")),
+        Format("HEIF", (".heic", ".heif"), ("8", "16")),
     )
 }
 SUFFIXES = {suffix: entry.name for entry in FORMATS.values() for suffix in entry.suffixes}

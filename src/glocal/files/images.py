@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import ArgumentError, GlocalError, InputError
-from glocal.files import exif, pillow_formats, png, recipes, streams, tiff, xmp
+from glocal.files import exif, heif, pillow_formats, png, recipes, streams, tiff, xmp
 from glocal.files.atomic import check_free, write_whole
 from glocal.files.formats import FORMATS, Format, Unreadable, format_of_name, sniff
 from glocal.files.picture import Array, Picture, to_depth
+from glocal.files.profiles import from_srgb, profile_space, to_srgb
 
 MAX_PIXELS = 256_000_000
 QUALITY = 95
@@ -48,9 +49,11 @@ def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
             picture = pillow_formats.decode(data, name)
         if sorted(picture.size) != sorted((height, width)):
             raise Unreadable("its header and its content disagree about the size")
-        if not picture.lossless and not picture.notes and exif.orientation(picture.exif) == 1:
-            picture = replace(picture, stream=streams.remembered(data, picture))
-        return replace(_upright(picture), path=path, kind="file")
+        upright = _upright(picture)
+        if not picture.lossless and not picture.notes:
+            turn = exif.orientation(picture.exif)
+            upright = replace(upright, stream=streams.remembered(data, upright, turn=turn))
+        return replace(upright, path=path, kind="file")
 
 
 def image_size(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -76,8 +79,8 @@ def write_image(
         path: The suffix decides the format.
         picture: What to write; `glocal.files.profiles.from_srgb` makes it from computed colours.
         depth: "keep", "8", "16" or "float". A depth that the format cannot hold becomes the nearest one it can.
-        quality: 1 to 100 for JPEG, WebP, AVIF and HEIC. A JPEG or WebP whose pixels are still those that were read is
-            not coded again at the default quality: its pixels stay the same to the bit.
+        quality: 1 to 100 for JPEG, WebP, AVIF and HEIC; 100 is without loss for the last two. A file whose pixels are
+            still those that were read is not coded again at the default quality: they stay the same to the bit.
         metadata: "keep", or "strip" to leave out EXIF, XMP, texts and the recipe. The colour profile always stays.
         recipe: How the picture was made (see `glocal.files.recipes`), embedded where the format has a place for it.
         overwrite: Replace an existing file.
@@ -240,8 +243,13 @@ def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tupl
     if alpha is not None and not target.alpha:
         notes.append(f"{target.name} holds no transparency: alpha dropped")
         alpha = None
+    if goal == "16" and target.name in heif.NAMES and picture.bits is None:
+        notes.append(f"{target.name} holds no 16-bit values: saved as {heif.MOST_BITS[target.name]}")
     if not target.metadata and (picture.icc or picture.exif or picture.xmp):
         notes.append(f"{target.name} holds no metadata: profile, EXIF and XMP dropped")
+    if target.name == "WEBP" and picture.gray and profile_space(picture.icc) == "gray":
+        notes.append("WEBP holds no gray profile: converted to sRGB")
+        picture = from_srgb(replace(picture, icc=None), to_srgb(picture))
     lossless = picture.lossless if picture.format == target.name else target.name != "WEBP"
     pixels = to_depth(picture.pixels, goal)
     return replace(
@@ -260,6 +268,8 @@ def _encode(picture: Picture, target: Format, recipe: str | None, quality: int) 
         data = streams.reused(picture.stream, picture)
         if data is not None:
             return data, ()
+    if target.name in heif.NAMES:
+        return heif.encode(picture, target.name, quality=quality), ()
     return pillow_formats.encode(picture, target.name, quality=quality)
 
 

@@ -35,6 +35,8 @@ class Picture:
         path: Where it was read.
         kind: What `picture_from` was given: "file", "array" or "pil".
         text: Texts of a PNG file by keyword.
+        bits: Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
+            their full range.
         stream: What `glocal.files.streams` needs to write a lossy file without coding it again.
     """
 
@@ -50,6 +52,7 @@ class Picture:
     path: Path | None = None
     kind: str = "array"
     text: dict[str, str] = field(default_factory=dict)
+    bits: int | None = None
     stream: Stream | None = field(default=None, repr=False)
 
     @property
@@ -137,6 +140,14 @@ def split_alpha(array: Array) -> tuple[Array, Array | None]:
     if array.shape[2] in (2, 4):
         return np.ascontiguousarray(array[:, :, :-1]), np.ascontiguousarray(array[:, :, -1])
     return array, None
+
+
+def unmultiplied(pixels: Array, alpha: Array, *, top: float) -> Array:
+    """Colours divided by their alpha, whose full value is `top`; integers are rounded."""
+    ratio = np.where(alpha > 0, top / np.maximum(alpha, 1e-6), 0.0)[:, :, None]
+    if pixels.dtype.kind == "f":
+        return (pixels * ratio).astype(pixels.dtype)
+    return np.clip(np.rint(pixels * ratio), 0, top).astype(pixels.dtype)
 
 
 def to_depth(array: Array, depth: str) -> Array:

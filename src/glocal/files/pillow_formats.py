@@ -1,4 +1,4 @@
-"""JPEG, WebP, BMP, AVIF, HEIC and the rarer TIFFs through Pillow, and `PIL.Image` objects in and out."""
+"""JPEG, WebP, BMP and the rarer TIFFs through Pillow, the headers of AVIF and HEIC, and `PIL.Image` objects in and out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import MissingDependencyError
-from glocal.files.exif import without_orientation
+from glocal.files import heif
 from glocal.files.formats import Unreadable
-from glocal.files.picture import Picture, split_alpha, to_depth, with_alpha
+from glocal.files.picture import Array, Picture, split_alpha, to_depth, with_alpha
+from glocal.files.profiles import cmyk_to_rgb
 
 _EXIF_PREFIX = b"Exif\0\0"
 _MAX_SCANS = 500  # of a progressive JPEG: each costs as much time as decoding the picture
@@ -26,7 +27,12 @@ def open_header(data: bytes, name: str) -> Any:
         MissingDependencyError: HEIC without pillow-heif, or AVIF with a Pillow that lacks it.
     """
     # The plugins are called directly: `Image.open` has a pixel limit of its own, set for the whole process.
-    image = _plugin(name)(io.BytesIO(data), None)
+    try:
+        image = _plugin(name)(io.BytesIO(data), None)
+    except SyntaxError as error:
+        if "12-bit" not in str(error):
+            raise
+        raise Unreadable("a JPEG of 12 bits is not supported", "Save it again as a 16-bit TIFF or PNG") from error
     if name == "JPEG" and data.count(b"\xff\xda") > _MAX_SCANS:
         raise Unreadable("the JPEG has more scans than any camera writes")
     return image
@@ -39,10 +45,16 @@ def decode(data: bytes, name: str) -> Picture:
         Unreadable: The file is damaged.
     """
     image = open_header(data, name)
-    picture = picture_from_pil(image)
-    notes = picture.notes
-    if getattr(image, "n_frames", 1) > 1:
-        notes += ("only the first picture of the file is used",)
+    # Asked first, since HEIC does not know any more once it is decoded; of a TIFF, our own reader says it.
+    several = name != "TIFF" and getattr(image, "n_frames", 1) > 1
+    if name in heif.NAMES:
+        pixels, alpha, bits = heif.read_pixels(data, name)
+        picture = Picture(pixels, alpha, bits=bits if bits > 8 else None, **_metadata(image.info))
+        if picture.icc is None:
+            picture = replace(picture, icc=heif.profile_of(data))
+    else:
+        picture = picture_from_pil(image)
+    notes = picture.notes + (("only the first picture of the file is used",) if several else ())
     lossless = name in ("BMP", "TIFF") or (name == "WEBP" and _webp_lossless(data))
     return replace(picture, format=name, lossless=lossless, notes=notes)
 
@@ -51,13 +63,8 @@ def picture_from_pil(image: Any) -> Picture:
     """A picture with the pixels and metadata of a `PIL.Image`."""
     notes: list[str] = []
     info = image.info
-    icc = info.get("icc_profile") or None
-    exif = info.get("exif") or None
-    xmp = info.get("xmp") or None
-    if exif and exif.startswith(_EXIF_PREFIX):
-        exif = exif[len(_EXIF_PREFIX) :]
+    around = _metadata(info)
     if image.mode == "CMYK":
-        image, icc = _from_cmyk(image, icc), None
         notes.append("CMYK converted to sRGB")
     elif image.mode in ("P", "PA"):
         image = image.convert("RGBA" if "transparency" in info or image.mode == "PA" else "RGB")
@@ -67,29 +74,33 @@ def picture_from_pil(image: Any) -> Picture:
         notes.append("black and white converted to gray")
     elif image.mode in ("YCbCr", "HSV", "RGBX", "RGBa", "LAB"):
         notes.append(f"{image.mode} converted to RGB")
+        around["icc"] = None if image.mode == "LAB" else around["icc"]
         image = image.convert("RGBA" if image.mode == "RGBa" else "RGB")
     elif image.mode == "La":
         image = image.convert("LA")
     elif image.mode in ("RGB", "L") and "transparency" in info:
         image = image.convert(image.mode + "A")
-    if info.get("bit_depth", 8) > 8:  # said by HEIC; Pillow does not say it of AVIF
-        notes.append(f"{info['bit_depth']} bit converted to 8 bit")
-    array = np.array(image)
+    array: Array = np.array(image)
+    if image.mode == "CMYK":
+        array, around["icc"] = cmyk_to_rgb(array, around["icc"]), None
     if array.dtype == np.int32:
         notes.append("int32 converted to 16 bit")
         array = np.clip(array, 0, 65535).astype(np.uint16)
     if array.dtype not in (np.uint8, np.uint16, np.float32) or array.ndim not in (2, 3) or 0 in array.shape:
         raise Unreadable(f"a picture of mode {image.mode} is not supported", "Save it again as RGB or gray")
     pixels, alpha = split_alpha(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
-    return Picture(
-        pixels=pixels,
-        alpha=alpha,
-        icc=icc,
-        exif=bytes(exif) if exif else None,
-        xmp=(xmp.encode() if isinstance(xmp, str) else bytes(xmp)) if xmp else None,
-        dpi=_dpi(info.get("dpi")),
-        notes=tuple(notes),
-    )
+    return Picture(pixels=pixels, alpha=alpha, notes=tuple(notes), **around)
+
+
+def _metadata(info: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Picture` that Pillow found around the pixels."""
+    exif, xmp = info.get("exif") or None, info.get("xmp") or None
+    return {
+        "icc": info.get("icc_profile") or None,
+        "exif": bytes(exif).removeprefix(_EXIF_PREFIX) if exif else None,
+        "xmp": (xmp.encode() if isinstance(xmp, str) else bytes(xmp)) if xmp else None,
+        "dpi": _dpi(info.get("dpi")),
+    }
 
 
 def to_pil(picture: Picture) -> Any:
@@ -130,12 +141,8 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
         options |= {"quality": quality, "lossless": picture.lossless, "exact": True, "method": 4}
         if picture.lossless:
             options["quality"] = 80  # here it means effort, not loss
-    elif name == "BMP":
-        options = {}
     else:
-        options |= {"quality": quality}
-        # Pillow writes an AVIF's EXIF anew, with other types, whenever it states an orientation.
-        exif = without_orientation(exif) if exif else None
+        options = {}
     if name != "BMP":
         options |= ({"exif": _EXIF_PREFIX + exif} if exif else {}) | ({"xmp": xmp} if xmp else {})
     if picture.dpi and name in ("JPEG", "BMP"):
@@ -154,13 +161,7 @@ def _plugin(name: str) -> Any:
 
         return JpegImageFile  # not the registered opener, which would open every picture of a multi-picture file
     if name == "HEIF":
-        try:
-            import pillow_heif
-        except ImportError as error:
-            raise MissingDependencyError(
-                "HEIC files need pillow-heif, which is not installed. Run `pip install glocal[formats]`."
-            ) from error
-        pillow_heif.register_heif_opener()
+        heif.codec(name).register_heif_opener()
     Image.init()
     if name not in Image.OPEN or name not in Image.SAVE:
         raise MissingDependencyError(
@@ -178,21 +179,6 @@ def _webp_lossless(data: bytes) -> bool:
             return kind == b"VP8L"
         at += 8 + length + length % 2
     return False
-
-
-def _from_cmyk(image: Any, icc: bytes | None) -> Any:
-    """CMYK to sRGB: by its profile if it has one, else by the plain formula."""
-    from PIL import ImageCms
-
-    if icc:
-        try:
-            source = ImageCms.ImageCmsProfile(io.BytesIO(icc))
-            done = ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode="RGB")
-        except (ImageCms.PyCMSError, OSError, ValueError):
-            done = None
-        if done is not None:
-            return done
-    return image.convert("RGB")
 
 
 def _dpi(value: Any) -> tuple[float, float] | None:

@@ -53,6 +53,9 @@ def decode(data: bytes) -> Picture:
             notes.append("animation: only the first frame is used")
         elif kind == b"PLTE" and data[25] == 3:
             notes.append("palette converted to RGB")
+        elif kind == b"IHDR" and data[25] == 0 and data[24] < 8:
+            bits = data[24]
+            notes.append("black and white converted to gray" if bits == 1 else f"{bits} bit widened to 8 bit")
         else:
             around.take(kind, body)
     if packed * _MAX_RATIO < needed:

@@ -8,6 +8,7 @@ point, for every depth.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from dataclasses import replace
 from typing import Any
@@ -91,6 +92,21 @@ def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture
         wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
         own = to_type(picture.pixels, wide) + (own - _to_own(picture, to_srgb(picture), space))
     return replace(new, pixels=_quantised(own, dtype))
+
+
+def cmyk_to_rgb(array: Array, icc: bytes | None) -> Array:
+    """CMYK `(h, w, 4)`, where full ink is the largest value, as sRGB of the same type: by its profile if it has one.
+
+    Without a profile that can be used, `(1 - c) (1 - k)` for each ink. Cost: O(h w).
+    """
+    import imagecodecs
+
+    if icc is not None and profile_space(icc) == "cmyk":
+        inks = to_type(array, np.dtype(np.uint16)) if array.dtype.kind == "f" else array
+        with contextlib.suppress(imagecodecs.CmsError, ValueError):
+            return _quantised(np.clip(_transform(inks, icc, _srgb_profile(), "cmyk", "rgb"), 0, 1), array.dtype)
+    light = 1 - to_type(array, np.dtype(np.float32))
+    return _quantised(light[:, :, :3] * light[:, :, 3:], array.dtype)
 
 
 def _to_own(picture: Picture, rgb: Array, space: str) -> Array:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from glocal.files import bmff, exif, xmp
+from glocal.files.formats import Unreadable
 from glocal.files.picture import Picture
 
 _EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
@@ -21,16 +23,17 @@ _MAX_SEGMENT = 65533
 
 @dataclass(frozen=True)
 class Stream:
-    """A file as it was read, with the sum of the pixels that it decodes to and its profile."""
+    """A file as it was read, with the sum of the upright pixels it stands for, its profile and its orientation."""
 
     data: bytes
     digest: bytes
     icc: bytes | None
+    turn: int
 
 
-def remembered(data: bytes, picture: Picture) -> Stream:
-    """The stream of a picture that was just decoded from `data`. Cost: one pass over the pixels."""
-    return Stream(data, _digest(picture), picture.icc)
+def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:
+    """The stream of a picture that was just decoded from `data` and turned upright. Cost: one pass over the pixels."""
+    return Stream(data, _digest(picture), picture.icc, turn)
 
 
 def reused(stream: Stream, picture: Picture) -> bytes | None:
@@ -41,9 +44,21 @@ def reused(stream: Stream, picture: Picture) -> bytes | None:
     """
     if stream.icc != picture.icc or stream.digest != _digest(picture):
         return None
+    if stream.turn != 1:
+        # The stored pixels are not upright, so that the metadata must go on saying how to turn them.
+        if picture.exif is None:
+            return None
+        packet = picture.xmp and xmp.settle(picture.xmp, stream.turn)
+        picture = replace(picture, exif=exif.settle(picture.exif, stream.turn), xmp=packet)
     if picture.format == "JPEG":
         return _jpeg(stream.data, picture.exif, picture.xmp)
-    return _webp(stream.data, picture) if picture.format == "WEBP" else None
+    if picture.format == "WEBP":
+        height, width = picture.size if stream.turn <= 4 else picture.size[::-1]
+        return _webp(stream.data, picture, height, width)
+    try:
+        return bmff.with_metadata(stream.data, exif=picture.exif, xmp=picture.xmp)
+    except Unreadable:
+        return None
 
 
 def _digest(picture: Picture) -> bytes:
@@ -82,13 +97,12 @@ def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
     return b"\xff\xd8" + head + rest + data[at:]
 
 
-def _webp(data: bytes, picture: Picture) -> bytes | None:
-    """A WebP file with other EXIF and XMP."""
+def _webp(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
+    """A WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
     chunks = dict(_webp_chunks(data))
     kind = b"VP8L" if b"VP8L" in chunks else b"VP8 "
     if kind not in chunks or b"ANIM" in chunks:
         return None
-    height, width = picture.size
     flags = 0x20 * (picture.icc is not None) | 0x10 * (picture.alpha is not None)
     flags |= 0x08 * (picture.exif is not None) | 0x04 * (picture.xmp is not None)
     extent = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")

@@ -1,6 +1,6 @@
 """TIFF: tifffile for 8 and 16 bit and float pixels, and the EXIF directories that it leaves aside.
 
-Palette, CMYK, YCbCr and bilevel files are handed to Pillow. Only the first page is ever looked at, and only
+Palette, Lab, YCbCr and bilevel files are handed to Pillow. Only the first page is ever looked at, and only
 compressions whose decoders stop at the size they are told.
 """
 
@@ -17,11 +17,13 @@ from glocal.files import exif as exif_tags
 from glocal.files import xmp as xmp_packets
 from glocal.files.exif import Directory, Tag
 from glocal.files.formats import CUT_SHORT, Unreadable
-from glocal.files.picture import Array, Picture, split_alpha, with_alpha
+from glocal.files.picture import Array, Picture, unmultiplied, with_alpha
+from glocal.files.profiles import cmyk_to_rgb
 
 ICC, XMP, RECIPE = 34675, 700, 65100
 _PLACEHOLDER = 65200  # and on: entries that are given their real number once tifffile, which refuses it, is done
 _RESOLUTION, _RESOLUTION_UNIT = (282, 283), 296
+_SUBFILE = 254  # its lowest bit: a smaller version of another page
 _COMPRESSIONS = {1: "none", 5: "LZW", 7: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "ZSTD"}
 # Description, make, model, orientation, software, date, artist, host, rating, copyright, IPTC, Windows texts.
 _DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, 33723, *range(0x9C9B, 0x9CA0)}
@@ -54,21 +56,22 @@ def decode(data: bytes) -> Picture:
     compression = _number(tags, 259) or 1
     photometric = _number(tags, 262)
     bits = _numbers(tags, 258) or [1]
-    kind = (_numbers(tags, 339) or [1])[0]
     if len(set(bits)) > 1:
         raise Unreadable(f"the channels have different depths {bits}", "Save it again with one depth for all channels")
     # tifffile leaves YCbCr to the reader of the JPEG streams, so that such files look like RGB here.
-    direct = photometric in (0, 1, 2) or (photometric == 6 and compression == 7)
+    direct = photometric in (0, 1, 2, 5) or (photometric == 6 and compression == 7)
     if not direct or bits[0] in (1, 2, 4):
         from glocal.files.pillow_formats import decode as decode_with_pillow
 
         picture = decode_with_pillow(data, "TIFF")
-        return replace(picture, **_metadata(tags, drop_icc=picture.icc is None))
+        notes = picture.notes + _pages_note(data)
+        return replace(picture, notes=notes, **_metadata(tags, drop_icc=picture.icc is None))
     if compression not in _COMPRESSIONS:
         known = ", ".join(sorted(set(_COMPRESSIONS.values())))
         raise Unreadable(f"TIFF compression {compression} is not supported", f"Save it again with one of {known}")
-    pixels, alpha, notes = _channels(_pixels(data), tags, photometric, kind)
-    return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes, **_metadata(tags))
+    pixels, alpha, notes = _channels(_pixels(data), tags, photometric, bits[0])
+    around = _metadata(tags, drop_icc=photometric == 5)
+    return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes + _pages_note(data), **around)
 
 
 def encode(picture: Picture, *, recipe: str | None) -> bytes:
@@ -139,36 +142,43 @@ def _pixels(data: bytes) -> Array:
 
 
 def _channels(
-    array: Array, tags: Directory, photometric: int | None, kind: int
+    array: Array, tags: Directory, photometric: int | None, bits: int
 ) -> tuple[Array, Array | None, tuple[str, ...]]:
     """Colour and alpha in one of our four types, with notes on what had to be converted."""
     notes: list[str] = []
-    colors = 3 if photometric in (2, 6) else 1
+    colors = {2: 3, 6: 3, 5: 4}.get(photometric or 0, 1)
     if array.ndim != 3 or array.shape[2] < colors:
         raise Unreadable(f"a TIFF of shape {array.shape} is not a picture", "Save it again as a flat picture")
     if array.shape[2] > colors + 1:
         notes.append(f"{array.shape[2] - colors - 1} extra channels dropped")
         array = array[:, :, : colors + 1]
+    if array.dtype.kind == "u" and bits < 8 * array.dtype.itemsize <= 16:
+        notes.append(f"{bits} bit widened to {8 * array.dtype.itemsize} bit")
+        top, full = 2**bits - 1, np.iinfo(array.dtype).max
+        array = ((array.astype(np.uint32) * full + top // 2) // top).astype(array.dtype)
     if array.dtype not in (np.uint8, np.uint16, np.float32):
         notes.append(f"{array.dtype} converted to float32")
         top = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
         array = (array.astype(np.float64) / top).astype(np.float32)
     if photometric == 0 and array.dtype.kind == "u":
         array[:, :, :1] = np.iinfo(array.dtype).max - array[:, :, :1]
-    pixels, alpha = split_alpha(array)
+    pixels, alpha = array[:, :, :colors], array[:, :, colors] if array.shape[2] > colors else None
     if alpha is not None and (_numbers(tags, 338) or [0])[0] == 1:
         notes.append("colours divided by their alpha")
-        pixels = _divided(pixels, alpha)
-    return np.ascontiguousarray(pixels), alpha, tuple(notes)
+        pixels = unmultiplied(pixels, alpha, top=np.iinfo(alpha.dtype).max if alpha.dtype.kind == "u" else 1.0)
+    if colors == 4:
+        icc = tags.get(ICC)
+        notes.append("CMYK converted to sRGB")
+        pixels = cmyk_to_rgb(pixels, icc.data if isinstance(icc, Tag) else None)
+    return np.ascontiguousarray(pixels), None if alpha is None else np.ascontiguousarray(alpha), tuple(notes)
 
 
-def _divided(pixels: Array, alpha: Array) -> Array:
-    """Undo the multiplication by alpha."""
-    top = float(np.iinfo(alpha.dtype).max) if alpha.dtype.kind == "u" else 1.0
-    ratio = np.where(alpha > 0, top / np.maximum(alpha, 1e-6), 0.0)[:, :, None]
-    if pixels.dtype.kind == "f":
-        return (pixels * ratio).astype(pixels.dtype)
-    return np.clip(np.rint(pixels * ratio), 0, top).astype(pixels.dtype)
+def _pages_note(data: bytes) -> tuple[str, ...]:
+    """Says so if the file has further pages; smaller versions of the first one are none."""
+    more = exif_tags.parse(data, page=1)
+    if not more or (_number(more, _SUBFILE) or 0) & 1:
+        return ()
+    return ("only the first page of the file is used",)
 
 
 def _metadata(tags: Directory, *, drop_icc: bool = False) -> dict[str, Any]:

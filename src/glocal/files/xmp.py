@@ -8,21 +8,21 @@ from xml.sax.saxutils import escape, unescape
 _NAMESPACE = "urn:glocal:recipe:1"
 _BLOCK = re.compile(rb"<rdf:Description[^<>]*xmlns:glocal=[^<>]*>.*?</rdf:Description>", re.DOTALL)
 _RECIPE = re.compile(rb"<glocal:recipe>(.*?)</glocal:recipe>", re.DOTALL)
-_ORIENTATION = re.compile(rb"(tiff:Orientation(?:=\"|='|>))[2-8]")
+_ORIENTATION = re.compile(rb"(tiff:Orientation(?:=\"|='|>))[1-8]")
 _EMPTY = (
     b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
     b"</rdf:RDF></x:xmpmeta>"
 )
 
 
-def settle(packet: bytes) -> bytes:
-    """The packet of a picture whose pixels were turned upright.
+def settle(packet: bytes, turn: int = 1) -> bytes:
+    """The packet with orientation `turn`, if it states any: 1 for a picture whose pixels were turned upright.
 
     Example:
         >>> settle(b'<a tiff:Orientation="6"/>')
         b'<a tiff:Orientation="1"/>'
     """
-    return _ORIENTATION.sub(rb"\g<1>1", packet)
+    return _ORIENTATION.sub(rb"\g<1>%d" % turn, packet)
 
 
 def with_recipe(packet: bytes | None, recipe: str) -> bytes:
