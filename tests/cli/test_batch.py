@@ -71,7 +71,7 @@ def tree(tmp_path):
 
 def files(folder: Path) -> set[str]:
     """Names below a folder, but for the hidden parts that a killed process may leave."""
-    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".part"]
+    found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".glocal-part"]
     return {str(path.relative_to(folder)) for path in found}
 
 

@@ -141,6 +141,7 @@ def kill_in_the_middle(folder: Path, times: int) -> int:
     write_image(folder / "input.png", Picture(pixels))
     parts = 0
     for _ in range(times):
+        atomic.remove_unfinished.cache_clear()
         process = subprocess.Popen([sys.executable, "-c", FOREVER, str(folder)], stdout=subprocess.PIPE)
         assert process.stdout is not None
         process.stdout.readline()
@@ -157,14 +158,63 @@ def kill_in_the_middle(folder: Path, times: int) -> int:
         if (folder / "out.wav").exists():
             with open_audio(folder / "out.wav") as sound:
                 assert len(sound.read()) == 20_000
-        left = [path for path in folder.iterdir() if path.name.endswith(".part")]
+        left = [path for path in folder.iterdir() if path.name.endswith(".glocal-part")]
         assert all(path.name.startswith(".") for path in left)
         parts += len(left)
-        for path in left:
-            path.unlink()
+        assert len(left) <= 1  # those of the process before were removed by this one
+    with write_whole(folder / "out.png", overwrite=True) as beside:
+        beside.write_bytes((folder / "input.png").read_bytes())
     assert {path.name for path in folder.iterdir()} <= {"input.png", "out.png", "out.tif", "out.wav"}
     assert (folder / "out.png").exists()
     return parts
+
+
+HELD = """
+import sys, time
+from glocal.files.atomic import write_whole
+with write_whole(sys.argv[1]) as beside:
+    sys.stdout.write("ready\\n")
+    sys.stdout.flush()
+    time.sleep(60)
+"""
+
+
+def unfinished(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if path.name.endswith("part")}
+
+
+def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
+    foreign = {".a.png.12345678.part", ".a.glocal-part", "a.12345678.glocal-part", ".a.1234567g.glocal-part"}
+    for name in foreign:
+        (tmp_path / name).write_text("keep me")
+    (tmp_path / ".folder.12345678.glocal-part").mkdir()
+    (tmp_path / ".link.12345678.glocal-part").symlink_to(tmp_path / ".a.glocal-part")
+    foreign |= {".folder.12345678.glocal-part", ".link.12345678.glocal-part"}
+
+    def write_one(name: str) -> None:
+        atomic.remove_unfinished.cache_clear()
+        with write_whole(tmp_path / name) as beside:
+            beside.write_text("x")
+
+    command = [sys.executable, "-c", HELD, str(tmp_path / "a.png")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert len(unfinished(tmp_path) - foreign) == 1
+        write_one("b.png")
+        assert len(unfinished(tmp_path) - foreign) == 1  # its writer lives
+        process.send_signal(signal.SIGKILL)
+    write_one("c.png")
+    assert unfinished(tmp_path) == foreign
+
+
+def test_without_locks_files_are_written_and_nothing_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic, "fcntl", None)
+    (tmp_path / ".a.12345678.glocal-part").write_text("left")
+    with write_whole(tmp_path / "a") as beside:
+        beside.write_text("all")
+    assert (tmp_path / "a").read_text() == "all"
+    assert unfinished(tmp_path) == {".a.12345678.glocal-part"}
 
 
 def test_killing_the_writer_leaves_whole_files(tmp_path):

@@ -1,16 +1,29 @@
-"""Files that appear whole or not at all: write beside, flush to the disk, then give the final name."""
+"""Files that appear whole or not at all: write beside, flush to the disk, then give the final name.
+
+A process that is killed leaves its unfinished file under a hidden name. Its writer holds a lock on it as long as it lives,
+so that the next process which writes into the folder can tell that nobody will finish it, and removes it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from glocal.errors import OutputError
+
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks; there, what a killed process leaves stays
+    fcntl = None  # type: ignore[assignment]
+
+_UNFINISHED = re.compile(r"\..*\.[0-9a-f]{8}\.glocal-part")
 
 
 @contextlib.contextmanager
@@ -40,11 +53,11 @@ def write_whole(path: str | os.PathLike[str], *, overwrite: bool = False) -> Ite
         'all of it'
     """
     final = check_free(path, overwrite=overwrite)
-    # Cut to 180 bytes, since the temporary name must not be longer than file systems allow.
-    stem = final.name.encode()[:180].decode(errors="ignore")
-    beside = final.with_name(f".{stem}.{secrets.token_hex(4)}.part")
+    remove_unfinished(final.parent)
+    beside = _name_beside(final)
+    lock = None
     try:
-        beside.touch(exist_ok=False)
+        lock = _claim(beside)
         yield beside
         if overwrite and final.exists():
             shutil.copymode(final, beside)
@@ -56,6 +69,24 @@ def write_whole(path: str | os.PathLike[str], *, overwrite: bool = False) -> Ite
     finally:
         with contextlib.suppress(OSError):
             beside.unlink(missing_ok=True)
+        if lock is not None:
+            os.close(lock)
+
+
+@functools.lru_cache(maxsize=4096)
+def remove_unfinished(folder: Path) -> None:
+    """Remove what killed processes left unfinished in a folder; looked for once in each process.
+
+    Only files go whose name is one that `write_whole` gives and on which no living process holds the lock.
+    """
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            if _UNFINISHED.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                with contextlib.suppress(OSError), Path(entry.path).open("rb+") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises if the writer lives
+                    Path(entry.path).unlink()
 
 
 def check_free(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
@@ -81,7 +112,7 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
         OutputError: See `check_free`, or the folder cannot be written to.
     """
     final = check_free(path, overwrite=overwrite)
-    beside = final.with_name(f".{secrets.token_hex(4)}.part")
+    beside = _name_beside(final)
     try:
         beside.touch(exist_ok=False)
     except OSError as error:
@@ -107,6 +138,27 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
 
 def _exists(path: str | os.PathLike[str]) -> OutputError:
     return OutputError(f"write file ({path}): the file exists already. Add --overwrite or choose another name.")
+
+
+def _name_beside(final: Path) -> Path:
+    """A hidden name in the same folder that nobody else has."""
+    # Cut to 180 bytes, since it must not be longer than file systems allow.
+    stem = final.name.encode()[:180].decode(errors="ignore")
+    return final.with_name(f".{stem}.{secrets.token_hex(4)}.glocal-part")
+
+
+def _claim(beside: Path) -> int | None:
+    """Make an empty file and hold its lock until the handle is closed; None where there are no locks."""
+    while True:
+        handle = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if fcntl is None:
+            os.close(handle)
+            return None
+        with contextlib.suppress(OSError):  # some network folders know no locks; nothing is removed there either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle
+        os.close(handle)  # another process came in before the lock, and removed it
 
 
 def _flush(path: Path) -> None:
