@@ -160,12 +160,9 @@ def _models() -> Section:
 
 
 def _self_test() -> Section:
-    from glocal.cli.self_test import CHECKS, timed
+    from glocal.cli.self_test import run_checks
 
-    rows, remedies = [], []
-    for name, check in CHECKS.items():
-        problem, seconds = timed(check)
-        rows.append((name, f"{problem or 'good'} ({seconds:.2f} s)"))
-        if problem:
-            remedies.append(f"{name}: {problem}; run `{sys.executable} -m pip install --force-reinstall glocal`")
-    return Section("self-test", rows, remedies)
+    results = list(run_checks())
+    mend = f"run `{sys.executable} -m pip install --force-reinstall glocal`"
+    remedies = [f"{one.name}: {one.problem}; {mend}" for one in results if one.problem]
+    return Section("self-test", [(one.name, str(one)) for one in results], remedies)
