@@ -64,14 +64,15 @@ def test_a_weighted_sum_adds_values_and_gradients_term_by_term():
 
 def test_the_history_gives_the_direction_of_the_two_loop_recursion():
     make = torch.Generator().manual_seed(0)
-    history = _History(torch.zeros(6, dtype=torch.float64), 3)
+    zero = torch.zeros(6, dtype=torch.float64)
+    history = _History(zero, 3)
     pairs = []
     for _ in range(5):  # more than it holds: the oldest are forgotten
         s = torch.randn(6, generator=make, dtype=torch.float64)
         y = s * torch.rand(6, generator=make, dtype=torch.float64) + 0.1 * s
-        history.add(s, y)
+        history.add(s, zero, y, zero)
         pairs = [*pairs, (s, y)][-3:]
-    history.add(s, -s)  # negative curvature: not kept
+    history.add(s, zero, -s, zero)  # negative curvature: not kept
     g = torch.randn(6, generator=make, dtype=torch.float64)
     q, alphas = -g, []
     for s, y in reversed(pairs):

@@ -171,7 +171,7 @@ def lbfgs(
         if found is None:
             reason = "line search"
             break
-        memory.add(found[0] - x, found[2] - gradient)
+        memory.add(found[0], x, found[2], gradient)
         fell = value - found[1]
         x, value, gradient = found
         losses.append(value)
@@ -201,38 +201,34 @@ class _History:
     """The last pairs (step, gradient change), and the two-loop recursion on their inner products.
 
     Every vector of the recursion is a combination of the stored vectors and the gradient. So the inner products are
-    computed in one matrix product, the recursion runs on some hundred numbers, and one more product gives the
-    direction: two passes over the memory, where the plain recursion makes `4 history` passes over single vectors.
+    computed first, the recursion runs on some hundred numbers, and one product gives the direction: two passes over the
+    memory, where the plain recursion makes `4 history` passes over single vectors.
     """
 
     def __init__(self, x: Tensor, history: int) -> None:
-        # Rows: steps, gradient changes, and the gradient last.
-        self.rows = torch.zeros(2 * history + 1, x.numel(), dtype=x.dtype, device=x.device)
-        self.dots = torch.zeros(2 * history + 1, 2 * history + 1, dtype=torch.float64)
-        self.history = history
+        # Rows: steps, gradient changes, and the gradient last. One slot is spare: a pair is written before it is judged.
+        self.slots, self.history = history + 1, history
+        self.rows = torch.zeros(2 * self.slots + 1, x.numel(), dtype=x.dtype, device=x.device)
+        self.dots = torch.zeros(len(self.rows), len(self.rows), dtype=torch.float64)
         self.pairs: list[int] = []  # slots in use, oldest first
-        self.fresh: set[int] = set()  # rows whose inner products are not known yet
+        self.fresh: list[int] = []  # rows whose inner products are not known yet
 
-    def add(self, change: Tensor, turn: Tensor) -> None:
-        """Keep a pair, in the slot of the oldest one if all are taken, unless its curvature is not positive."""
-        m = self.history
-        free = [slot for slot in range(m) if slot not in self.pairs]
-        slot = free[0] if free else self.pairs[0]
-        new = torch.stack([change.reshape(-1), turn.reshape(-1)])
-        own = (new @ new.T).to("cpu", torch.float64)
-        if not own[0, 1] > 1e-10 * own[1, 1]:
+    def add(self, after: Tensor, before: Tensor, gradient_after: Tensor, gradient_before: Tensor) -> None:
+        """Keep the pair of two points, in place of the oldest one if all are taken, unless its curvature is not positive."""
+        slot = next(slot for slot in range(self.slots) if slot not in self.pairs)
+        change, turn = self.rows[slot], self.rows[self.slots + slot]
+        torch.sub(after.reshape(-1), before.reshape(-1), out=change)
+        torch.sub(gradient_after.reshape(-1), gradient_before.reshape(-1), out=turn)
+        if not float(change @ turn) > 1e-10 * float(turn @ turn):
             return
-        if not free:
-            self.pairs.pop(0)
-        self.rows[slot], self.rows[m + slot] = new[0], new[1]
-        self.pairs.append(slot)
-        self.fresh |= {slot, m + slot}
+        self.pairs = [*self.pairs, slot][-self.history :]
+        self.fresh += [slot, self.slots + slot]
 
     def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
         """`-H g` and its slope `-g'Hg`, which is negative: if rounding spoils that, the history is dropped."""
-        m, last = self.history, 2 * self.history
+        m, last = self.slots, 2 * self.slots
         self.rows[last] = gradient.reshape(-1)
-        new = sorted(self.fresh | {last})
+        new = [*self.fresh, last]
         products = (self.rows @ self.rows[new].T).to("cpu", torch.float64)
         self.dots[new], self.dots[:, new] = products.T, products
         self.fresh.clear()

@@ -76,9 +76,17 @@ def test_gather_over_the_reversed_graph_equals_the_sum_of_copies(m):
     x, neighbors, weights, filters = inputs("graph_conv", 400, 7, 5, m)
     g = torch.randn(1, 400, m, dtype=x.dtype)
     reverse = cpu.reverse(neighbors)
-    copies, _ = launch.pull(x, neighbors, weights, filters, reverse, g, True, False)
+    copies, _, _ = launch.backward(x, neighbors, weights, filters, reverse, g, (True, False, False))
     gathered = launch.signal_gradient(x, weights, filters, reverse, g)
     torch.testing.assert_close(copies, gathered, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("small", [0, 3000])  # room for no copy of the filters' gradient, and for two of them
+def test_gradients_of_filters_too_large_for_a_copy_in_every_part(monkeypatch, small):
+    monkeypatch.setattr(launch, "SMALL", small)
+    ours, theirs = both("graph_conv", inputs("graph_conv", 2500, 7, 5, 12, batch=2))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12 * b.abs().max().item())
 
 
 @pytest.mark.parametrize("op", OPS)

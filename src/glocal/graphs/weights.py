@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -63,20 +64,27 @@ class PercentileGaussian:
     sigma: float = 75.0
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Weigh distances (n, d); cost O(n d log(n d)) for the percentiles."""
-        ordered = distances.detach().reshape(-1).sort().values
-        cap, scale = percentile(ordered, self.saturate), percentile(ordered, self.sigma)
-        if float(scale) == 0:
+        """Weigh distances (n, d); cost O(n d)."""
+        cap, scale = percentiles(distances, (self.saturate, self.sigma))
+        if scale == 0:
             return (distances == 0).to(distances.dtype)
-        return torch.exp(-(distances.clamp(max=float(cap)) / scale).square())
+        return torch.exp(-(distances.clamp(max=cap) / scale).square())
 
 
-def percentile(ordered: Tensor, q: float) -> Tensor:
-    """The `q`-th percentile of sorted values, by linear interpolation (torch.quantile refuses more than 2^24 values)."""
-    place = (len(ordered) - 1) * q / 100
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+def percentiles(values: Tensor, wanted: tuple[float, ...]) -> list[float]:
+    """The percentiles of all values, by linear interpolation (torch.quantile refuses more than 2^24 values).
+
+    The values are not sorted but parted around the few that count. Cost: O(n), and a copy.
+
+    >>> percentiles(torch.tensor([3.0, 0.0, 2.0, 1.0]), (50.0, 100.0))
+    [1.5, 3.0]
+    """
+    flat = values.detach().reshape(-1).cpu().numpy()
+    places = [(len(flat) - 1) * q / 100 for q in wanted]
+    pairs = [(int(place), min(int(place) + 1, len(flat) - 1)) for place in places]
+    parted = np.partition(flat, sorted({rank for pair in pairs for rank in pair}))
+    lows, highs = ([float(parted[pair[side]]) for pair in pairs] for side in (0, 1))
+    return [low + (high - low) * (place - int(place)) for low, high, place in zip(lows, highs, places, strict=True)]
 
 
 class NLMeans(nn.Module):

@@ -56,6 +56,25 @@ def pack(matrix, rows, m):
 
 
 @njit(nogil=True, cache=True)
+def filters_size(k, m, itemsize):
+    """Numbers in the gradient of the filters as `backward` lays it out."""
+    chunks, _, width = chunking(m, itemsize)
+    return chunks * (k + SPARE) * width
+
+
+@njit(nogil=True, cache=True)
+def unpack(sums, k, m):
+    """Lay a gradient of the filters from `backward` out as a (k, m) matrix."""
+    _, _, width = chunking(m, sums.itemsize)
+    out = np.empty(k * m, sums.dtype)
+    for r in range(k):
+        for column in range(m):
+            q = column // width
+            out[r * m + column] = sums[(q * (k + SPARE) + r) * width + column - q * width]
+    return out
+
+
+@njit(nogil=True, cache=True)
 def pack_overlapping(matrix, rows, m):
     """As `pack`, but the last vector holds the last columns, with zeros where the vector before has them too."""
     chunks, _, width = chunking(m, matrix.itemsize)
@@ -129,68 +148,63 @@ def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
 
 
 @njit(nogil=True, cache=True)
-def _pack_block(g, m, width, chunks, row, count, block, out):
-    """Lay `count` rows of g, from `row`, out as (chunks, block, width); the other columns of `out` stay zero."""
-    for q in range(chunks):
-        columns = min(width, m - q * width)
-        for i in range(count):
-            source, target = np.uint64((row + i) * m + q * width), np.uint64((q * block + i) * width)
-            for column in range(np.uint64(columns)):
-                out[target + column] = g[source + column]
+def backward(x, neighbors, weights, packed, g, n, d, c, m, first, last, low, signal, edge, filters):
+    """Compute those gradients whose arrays are not empty, so that a block of g is read from the memory once.
 
-
-@njit(nogil=True, cache=True)
-def filter_gradient(x, neighbors, weights, g, n, d, c, m, first, last, out):
-    """Add `sum_i p_k(i, x) g[i, :]` to `out`, (chunks, k + SPARE, width)."""
+    `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
+    `signal[j_l - low, :] += w_il q[i, l, :]`; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
+    `filters[k, :] += sum_i p_k(i, x) g[i, :]`, laid out as (chunks, k + SPARE, width).
+    """
     k, itemsize = d * c, x.itemsize
-    chunks, vectors, width = chunking(m, itemsize)
+    _, _, width = chunking(m, itemsize)
+    chunks_k, _, width_k = chunking(k, itemsize)
     block = block_size(k)
     blocks = (n + block - 1) // block
+    left = np.zeros((block + SPARE) * m + width, x.dtype)
+    q = np.zeros((block + SPARE) * chunks_k * width_k, x.dtype)
     patches = np.zeros((block + SPARE) * k + SPARE, x.dtype)
-    right = np.zeros(chunks * block * width, x.dtype)
+    fill(signal, 0, signal.size)
     for number in range(first, last):
         batch = number // blocks
         i0 = (number - batch * blocks) * block
         count = min(n, i0 + block) - i0
-        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
-        _pack_block(g, m, width, chunks, batch * n + i0, count, block, right)
-        for q in range(chunks):
-            total = out.ctypes.data + q * (k + SPARE) * width * itemsize
-            for i in range(0, count, STRIP):
-                a = patches.ctypes.data + i * k * itemsize
-                b = right.ctypes.data + (q * block + i) * width * itemsize
-                product(x, k, vectors, a, 1, k, b, width, total, width, min(STRIP, count - i), 1)
+        row = (batch * n + i0) * m
+        rows = g.ctypes.data + row * itemsize
+        if row + (count + SPARE) * m + width > g.size:  # whole tiles would read beyond the end
+            for at in range(np.uint64(count * m)):
+                left[at] = g[np.uint64(row) + at]
+            rows = left.ctypes.data
+        if filters.size:
+            gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+            _filter_products(x, patches, rows, k, m, count, filters)
+        if signal.size or edge.size:
+            _pull(x, rows, packed, k, m, count, q)
+        if edge.size:
+            _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * n, edge)
+        if signal.size:
+            scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low, signal)
 
 
 @njit(nogil=True, cache=True)
-def pull(x, neighbors, weights, packed, g, n, d, c, m, batch, first, last, low, signal, edge):
-    """Pull g back through the filters, `q[i, l, :] = sum_m g[i, m] filters[l, :, m]`, block by block, and use it twice.
+def _filter_products(x, patches, rows, k, m, count, out):
+    """Add `sum_i p_k(i, x) g[i, :]`; the columns beyond m, which belong to the next row of g, are not used."""
+    itemsize = x.itemsize
+    chunks, vectors, width = chunking(m, itemsize)
+    for q in range(chunks):
+        total = out.ctypes.data + q * (k + SPARE) * width * itemsize
+        for i in range(0, count, STRIP):
+            a, b = patches.ctypes.data + i * k * itemsize, rows + (i * m + q * width) * itemsize
+            product(x, k, vectors, a, 1, k, b, m, total, width, min(STRIP, count - i), 1)
 
-    Where they are not empty: add `w_il q[i, l, :]` to signal[j_l - low, :], and write `<x[j_l], q[i, l]>` to
-    edge[i, l]. `packed` are the filters as (m, k).
-    """
-    k, itemsize = d * c, x.itemsize
+
+@njit(nogil=True, cache=True)
+def _pull(x, rows, packed, k, m, count, q):
+    """Write `q[i, :] = sum_m g[i, m] filters[:, m]`."""
+    itemsize = x.itemsize
     chunks, vectors, width = chunking(k, itemsize)
-    block = block_size(k)
-    left = np.zeros((block + SPARE) * m, x.dtype)
-    q = np.zeros((block + SPARE) * chunks * width, x.dtype)
-    fill(signal, 0, signal.size)
-    for number in range(first, last):
-        i0 = number * block
-        count = min(n, i0 + block) - i0
-        row = (batch * n + i0) * m
-        a = g.ctypes.data + row * itemsize
-        if row + (count + SPARE) * m > g.size:  # whole tiles would read beyond the end
-            for at in range(np.uint64(count * m)):
-                left[at] = g[np.uint64(row) + at]
-            a = left.ctypes.data
-        for chunk in range(chunks):
-            b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
-            product(x, count, vectors, a, m, 1, b, width, result, chunks * width, m, 0)
-        if edge.size:
-            _edge_products(x, neighbors, q, d, c, chunks * width, i0, count, batch * n, edge)
-        if signal.size:
-            scatter(neighbors, weights, q, d, c, chunks * width, i0, count, low, signal)
+    for chunk in range(chunks):
+        b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
+        product(x, count, vectors, rows, m, 1, b, width, result, chunks * width, m, 0)
 
 
 @njit(nogil=True, cache=True)
@@ -202,7 +216,7 @@ def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
             total = x.dtype.type(0)
             for channel in range(np.uint64(c)):
                 total += x[row + channel] * q[at + channel]
-            out[e] = total
+            out[np.uint64(base * d) + e] = total
 
 
 @njit(nogil=True, cache=True)

@@ -105,11 +105,8 @@ class _GraphConv(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, neighbors, weights, filters, start, edges = ctx.saved_tensors
         needs_x, _, needs_weights, needs_filters, *_ = ctx.needs_input_grad
-        gx = gw = gf = None
-        if needs_x or needs_weights:
-            gx, gw = launch.pull(x, neighbors, weights, filters, (start, edges), g, needs_x, needs_weights)
-        if needs_filters:
-            gf = launch.filter_gradient(x, neighbors, weights, filters, g)
+        needs = needs_x, needs_weights, needs_filters
+        gx, gw, gf = launch.backward(x, neighbors, weights, filters, (start, edges), g, needs)
         return gx, None, gw, gf, None, None
 
 

@@ -15,6 +15,7 @@ from glocal.kernels import convolve, grams, rows
 from glocal.kernels.threads import share
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
+LEAST = 8  # blocks of a part: what a thread does must take longer than waking it
 COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numbers, or so many numbers
 Reverse = tuple[Tensor, Tensor]
 
@@ -25,7 +26,7 @@ def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tenso
     y = _empty(x, b, n, m)
     signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), y.view(-1).numpy()
     packed = convolve.pack(_flat(filters), d * c, m)
-    cuts = _cuts(b * _blocks(n, d * c))
+    cuts = _cuts(b * _blocks(n, d * c), PARTS, LEAST)
 
     def work(part: int) -> None:
         convolve.forward(signal, columns, w, packed, n, d, c, m, cuts[part], cuts[part + 1], out)
@@ -113,54 +114,60 @@ def tap_sums(products: Tensor, weights: Tensor | None) -> Tensor:
     return torch.from_numpy(_total(sums))
 
 
-def filter_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor) -> Tensor:
-    """Compute the gradient of the filters, (d, c, m)."""
+def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor,
+             needs: tuple[bool, bool, bool]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+    """Compute those gradients of x, the weights and the filters that are needed."""
     (b, n, c), (d, _, m) = x.shape, filters.shape
-    chunks, _, width = convolve.chunking(m, x.element_size())
-    size = chunks * (d * c + convolve.SPARE) * width
-    cuts = _cuts(b * _blocks(n, d * c), max(1, min(PARTS, 2**22 // size)))
-    sums = np.zeros((len(cuts) - 1, size), _flat(x).dtype)
+    needs_x, needs_weights, needs_filters = needs
     signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
-
-    def work(part: int) -> None:
-        first, last = cuts[part], cuts[part + 1]
-        convolve.filter_gradient(signal, columns, w, right, n, d, c, m, first, last, sums[part])
-
-    share(len(cuts) - 1, work)
-    total = _total(sums).reshape(chunks, -1, width)[:, : d * c].transpose(1, 0, 2).reshape(d * c, -1)
-    return torch.from_numpy(np.ascontiguousarray(total[:, :m])).view(d, c, m)
-
-
-def pull(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse,
-          g: Tensor, needs_x: bool, needs_weights: bool) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
-    """Compute the gradients of x and of the weights, both from g pulled back through the filters."""
-    (b, n, c), (d, _, m) = x.shape, filters.shape
-    k = d * c
-    signal, columns, w, left = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
-    cuts = _cuts(_blocks(n, k), max(1, PARTS // b))
+    blocks, packed = _blocks(n, d * c), convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
+    cuts = _cuts(blocks, max(1, PARTS // b), LEAST)
     pieces = len(cuts) - 1
-    lows, offsets = _spans(columns, n, d, c, cuts) if needs_x else (np.zeros(pieces, np.int64),) * 2
+    lows, offsets = _spans(columns, n, d, c, cuts) if needs_x else (np.zeros(pieces + 1, np.int64),) * 2
     copies = needs_x and b * offsets[-1] <= max(COPIES * b * n * c, SMALL)
-    gx = None
-    if needs_x and not copies:
-        gx = signal_gradient(x, weights, filters, reverse, g)
-        if not needs_weights:
-            return gx, None
     parts = np.empty((b, offsets[-1] if copies else 0), signal.dtype)
     edge = np.empty((b, n * d if needs_weights else 0), signal.dtype)
-    packed = convolve.pack(_flat(filters.reshape(k, m).t()), m, k)
+    size = convolve.filters_size(d * c, m, signal.itemsize) if needs_filters else 0
+    together = b * pieces * size <= SMALL
+    sums = np.zeros((b * pieces, size if together else 0), signal.dtype)
 
     def work(part: int) -> None:
         batch, piece = divmod(part, pieces)
+        first, last = batch * blocks + cuts[piece], batch * blocks + cuts[piece + 1]
         mine = parts[batch, offsets[piece] : offsets[piece + 1]] if copies else parts[batch]
-        convolve.pull(signal, columns, w, packed, left, n, d, c, m, batch, cuts[piece], cuts[piece + 1], lows[piece],
-                      mine, edge[batch])  # fmt: skip
+        convolve.backward(signal, columns, w, packed, right, n, d, c, m, first, last, lows[piece], mine,
+                          edge.reshape(-1), sums[part])  # fmt: skip
 
-    share(b * pieces, work)
+    if copies or needs_weights or (needs_filters and together):
+        share(b * pieces, work)
+    if not together:
+        sums = _large_filter_sums(x, neighbors, weights, packed, g, size)
+    gx = gw = gf = None
     if copies:
         gx = torch.empty_like(x, memory_format=torch.contiguous_format)
         _add_spans(parts, lows, offsets, gx.view(b, -1).numpy(), c)
-    return gx, torch.from_numpy(_total(edge) if b > 1 else edge).view(n, d) if needs_weights else None
+    elif needs_x:
+        gx = signal_gradient(x, weights, filters, reverse, g)
+    if needs_weights:
+        gw = torch.from_numpy(_total(edge) if b > 1 else edge).view(n, d)
+    if needs_filters:
+        gf = torch.from_numpy(convolve.unpack(_total(sums), d * c, m)).view(d, c, m)
+    return gx, gw, gf
+
+
+def _large_filter_sums(x: Tensor, neighbors: Tensor, weights: Tensor | None, packed: Any, g: Tensor, size: int) -> Any:
+    """Compute the sums of the filters' gradient in so few parts that they fit; each may reach over several batches."""
+    (b, n, c), d, m = x.shape, neighbors.shape[1], g.shape[2]
+    signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
+    cuts, none = _cuts(b * _blocks(n, d * c), max(1, SMALL // size)), np.empty(0, signal.dtype)
+    sums = np.zeros((len(cuts) - 1, size), signal.dtype)
+
+    def work(part: int) -> None:
+        first, last = cuts[part], cuts[part + 1]
+        convolve.backward(signal, columns, w, packed, right, n, d, c, m, first, last, 0, none, none, sums[part])
+
+    share(len(cuts) - 1, work)
+    return sums
 
 
 def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor) -> Tensor:
@@ -189,7 +196,7 @@ def gram_forward(
     wide = convolve.pack(_flat(bias), 1, m)
     maps = np.empty(_blocks(n, d * c) * grams.maps_size(d * c, m, signal.itemsize), signal.dtype)
     size = grams.sums_size(m, signal.itemsize)
-    cuts = _cuts(_blocks(n, d * c), max(1, min(PARTS, SMALL // size)))
+    cuts = _cuts(_blocks(n, d * c), max(1, min(PARTS, SMALL // size)), LEAST)
     sums = np.zeros((len(cuts) - 1, size), signal.dtype)
 
     def work(part: int) -> None:
@@ -208,10 +215,10 @@ def gram_backward(
     columns, w = _flat(neighbors), _flat(weights, x)
     sides = convolve.pack(_flat(g + g.t()), m, m)
     packed = convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
-    cuts = _cuts(_blocks(n, d * c))
+    cuts = _cuts(_blocks(n, d * c), PARTS, LEAST)
     lows, offsets = _spans(columns, n, d, c, cuts)
     if offsets[-1] > max(COPIES * n * c, SMALL):
-        cuts = _cuts(_blocks(n, d * c), COPIES)
+        cuts = _cuts(_blocks(n, d * c), COPIES, LEAST)
         lows, offsets = _spans(columns, n, d, c, cuts)
     parts = np.empty((1, offsets[-1]), maps.dtype)
 
@@ -240,7 +247,7 @@ def _spans(columns: Any, n: int, d: int, c: int, cuts: list[int]) -> tuple[Any, 
 
 def _add_spans(parts: Any, lows: Any, offsets: Any, out: Any, c: int) -> None:
     """Add up the copies of all parts, (b, offsets[-1]), into out (b, n c)."""
-    cuts = _cuts(out.shape[1] // c)
+    cuts = _cuts(out.shape[1] // c, PARTS, 4096)
 
     def work(part: int) -> None:
         batch, piece = divmod(part, len(cuts) - 1)
@@ -266,9 +273,9 @@ def _blocks(n: int, k: int) -> int:
     return -(-n // convolve.block_size(k))
 
 
-def _cuts(count: int, parts: int = PARTS) -> list[int]:
-    """Cut 0 ... count into at most `parts` parts of nearly equal length, none of them empty."""
-    parts = min(parts, count)
+def _cuts(count: int, parts: int = PARTS, least: int = 1) -> list[int]:
+    """Cut 0 ... count into at most `parts` parts of nearly equal length, each of `least` or more where there are two."""
+    parts = max(1, min(parts, count // least))
     return [count * part // parts for part in range(parts + 1)]
 
 

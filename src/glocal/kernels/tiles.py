@@ -21,11 +21,12 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 VECTOR_BYTES = 32
-# Sums held at a time: AVX-512 and NEON have 32 vector registers, older x86 has 16; some are left for the operands.
-SUMS = 28 if llvm.get_host_cpu_features().get("avx512vl") or "aarch64" in llvm.get_default_triple() else 12
-MAX_VECTORS = 8 if SUMS == 28 else 4
+# AVX-512 and NEON have 32 vector registers, older x86 has 16.
+MANY = bool(llvm.get_host_cpu_features().get("avx512vl")) or "aarch64" in llvm.get_default_triple()
+MAX_VECTORS = 8 if MANY else 4
 MAX_OUTPUTS = 3
-ROWS = (12, 12, 8, 6, 5, 4, 4, 3) if SUMS == 28 else (8, 6, 4, 3)  # rows of a tile of 1, 2, ... vectors
+# Rows of a tile of 1, 2, ... vectors: the sums, one row of B and one number of A must fit into the registers together.
+ROWS = (12, 12, 8, 6, 5, 4, 3, 2) if MANY else (8, 6, 4, 2)
 INDEX = ir.IntType(64)
 
 

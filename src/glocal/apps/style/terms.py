@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd.function import Function, once_differentiable
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
@@ -19,14 +21,15 @@ class ColorFrame:
     mean: Tensor
     whiten: Tensor
     color: Tensor
+    upright: bool = True  # both matrices are the identity
 
     def seen(self, x: Tensor) -> Tensor:
         """From Lab / 100 to what the networks see."""
-        return (x - self.mean) @ self.whiten
+        return x - self.mean if self.upright else (x - self.mean) @ self.whiten
 
     def back(self, z: Tensor) -> Tensor:
         """From what the networks see to Lab / 100."""
-        return z @ self.color + self.mean
+        return z + self.mean if self.upright else z @ self.color + self.mean
 
 
 def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> ColorFrame:
@@ -43,7 +46,7 @@ def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> Col
     values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
     spread = values.clamp(min=1e-4).sqrt()  # a gray painting has no colour variance to divide by
     whiten, color = (vectors / spread) @ vectors.T, (vectors * spread) @ vectors.T
-    return ColorFrame(mean.to(like), whiten.to(like), color.to(like))
+    return ColorFrame(mean.to(like), whiten.to(like), color.to(like), upright=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +72,34 @@ class TotalVariation:
 
     def __call__(self, z: Tensor) -> Tensor:
         """z (n, 3), as the networks see it."""
-        image = (z @ self.frame.color).view(*self.shape, 3)
-        return (image[1:] - image[:-1]).abs().sum() + (image[:, 1:] - image[:, :-1]).abs().sum()
+        image = z if self.frame.upright else z @ self.frame.color
+        return _total_variation(image.view(*self.shape, 3))
+
+
+class _Variation(Function):
+    """`sum |x_i - x_j|` with its slope found on the way: autograd takes three times as many passes over the image."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor) -> Tensor:
+        value, slope = image.new_zeros(()), torch.zeros_like(image)
+        for axis, size in enumerate(image.shape[:2]):
+            step = image.narrow(axis, 1, size - 1) - image.narrow(axis, 0, size - 1)
+            value += step.abs().sum()
+            step.sign_()
+            slope.narrow(axis, 1, size - 1).add_(step)
+            slope.narrow(axis, 0, size - 1).sub_(step)
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return g * slope
+
+
+def _total_variation(image: Tensor) -> Tensor:
+    return cast(Tensor, _Variation.apply(image))
 
 
 @dataclass(frozen=True, eq=False)
