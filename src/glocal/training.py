@@ -232,14 +232,13 @@ class _State:
             if self.folder is not None:
                 self.path(".jsonl").unlink(missing_ok=True)
             return 0, torch.zeros((), device=device)
-        tensors = self._read(checkpoint, device)
-        step, total = int(tensors["step"]), tensors["total"]
+        step, total = self._read(checkpoint, device)
         self.records = [r for r in read_log(self.path(".jsonl")) if r.step <= step]
         lines = [json.dumps(asdict(r)) + "\n" for r in self.records]
         self.path(".jsonl").write_text("".join(lines), encoding="utf-8")
         return step, total
 
-    def _read(self, checkpoint: Path, device: torch.device) -> dict[str, Tensor]:
+    def _read(self, checkpoint: Path, device: torch.device) -> tuple[int, Tensor]:
         from safetensors import SafetensorError
         from safetensors.torch import load_file
 
@@ -249,7 +248,10 @@ class _State:
             moments: dict[int, dict[str, Any]] = {}
             for index, name in enumerate(self.names):
                 moments[index] = {key: tensors[f"adam.{name}.{key}"] for key in ("step", "exp_avg", "exp_avg_sq")}
-        except (SafetensorError, KeyError, RuntimeError) as error:
+            step, total = int(tensors["step"]), tensors["total"].reshape(())
+            if step < 0:
+                raise ValueError("its step is negative")
+        except (OSError, SafetensorError, KeyError, RuntimeError, ValueError, OverflowError) as error:
             message = (
                 f"fit: {str(checkpoint)!r} is damaged or belongs to another model ({error}). "
                 "Delete it to start this stage again."
@@ -257,4 +259,4 @@ class _State:
             raise InputError(message) from error
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        return tensors
+        return step, total

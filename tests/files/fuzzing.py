@@ -1,35 +1,53 @@
 """Mutated files for every reader, tried in a process of its own so that even a crash of a decoder is only a finding.
 
 Run as `python fuzzing.py FIRST COUNT FOLDER`: tries the cases FIRST to FIRST + COUNT - 1, writing the number of each to
-FOLDER/case before it starts. Leaves with 0 if only `GlocalError`s came out, and prints what else did.
+FOLDER/case before it starts. Leaves with 0 if only `GlocalError`s came out, and prints what else did, and at its end how
+many files each reader was given.
 """
 
 import contextlib
 import faulthandler
 import io
+import json
 import os
 import resource
 import sys
 import time
 import traceback
 import zlib
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import imagecodecs
 import numpy as np
 import soundfile
 import tifffile
+import torch
 from PIL import Image
 
+from glocal.apps.color.look import ColorMap
+from glocal.apps.color.lut import read_lut, write_lut
+from glocal.apps.color.options import ColorOptions
+from glocal.apps.denoise.data import load_photos
+from glocal.apps.denoise.models import load_model, save_model
+from glocal.apps.denoise.networks import ImageDenoiser
+from glocal.apps.denoise.options import Architecture
+from glocal.apps.speech.frames import FrameNet, FrameShape
+from glocal.apps.speech.models import load_frames, save_trained
+from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
+from glocal.apps.style.solve import Checkpoint
 from glocal.errors import GlocalError
 from glocal.files import exif
 from glocal.files.audio import open_audio, read_audio_recipe
 from glocal.files.images import image_size, read_image, read_recipe, write_image
 from glocal.files.picture import Picture
 from glocal.files.profiles import to_srgb
-from glocal.files.recipes import build_recipe
+from glocal.files.recipes import build_recipe, from_json, to_json
 from glocal.files.weights import load_weights, save_weights
+from glocal.graph import Graph
+from glocal.training import Record, Stage, fit, read_log
 
 SECONDS = 5.0  # of the processor, for a file of some kilobytes on a busy machine; an honest one takes milliseconds
 MEMORY = 3 << 30
@@ -70,12 +88,13 @@ def image_seeds(folder: Path) -> dict[str, bytes]:
     )
     whole = Picture(rgb, alpha=rgb[:, :, 0], icc=bytes(imagecodecs.cms_profile("adobergb")), exif=block, xmp=b"<x/>")
     seeds = {}
-    for name in ("png", "tif", "jpg", "webp", "bmp", "avif"):
+    for name in ("png", "tif", "jpg", "webp", "bmp", "avif", "heic"):
         write_image(folder / f"seed.{name}", whole, recipe=build_recipe("style", {}), overwrite=True)
         seeds[name] = (folder / f"seed.{name}").read_bytes()
-    with contextlib.suppress(GlocalError):
-        write_image(folder / "seed.heic", whole, overwrite=True)
-        seeds["heic"] = (folder / "seed.heic").read_bytes()
+    for suffix, bits in (("avif", 10), ("avif", 12), ("heic", 10)):
+        write_image(folder / f"deep.{suffix}", Picture(deep, icc=whole.icc, bits=bits), overwrite=True)
+        seeds[f"{suffix}-{bits}"] = (folder / f"deep.{suffix}").read_bytes()
+    seeds["avif-frames"] = pillow_bytes(image, "AVIF", save_all=True, append_images=[image.rotate(180)])
     seeds["png16"] = bytes(imagecodecs.png_encode(deep))
     seeds["png-palette"] = pillow_bytes(image.quantize(8), "PNG", transparency=3)
     seeds["png-1"] = pillow_bytes(image.convert("1"), "PNG")
@@ -92,6 +111,9 @@ def image_seeds(folder: Path) -> dict[str, bytes]:
     seeds["tif-pages"] = tiff_bytes(np.zeros((3, 20, 20), np.uint8), photometric="minisblack")
     seeds["tif-palette"] = pillow_bytes(image.quantize(8), "TIFF")
     seeds["tif-cmyk"] = pillow_bytes(image.convert("CMYK"), "TIFF")
+    inks = np.concatenate([deep, deep[:, :, :1]], axis=2)
+    seeds["tif-cmyk16"] = tiff_bytes(inks, photometric="separated", compression="zlib")
+    seeds["tif-12"] = tiff_bytes(deep[:, :, 0] >> 4, photometric="minisblack", bitspersample=12)
     seeds["tif-fax"] = pillow_bytes(image.convert("1"), "TIFF", compression="group4")
     return seeds
 
@@ -109,6 +131,58 @@ def audio_seeds() -> dict[str, bytes]:
     kinds += [("FLAC", None), ("OGG", "VORBIS"), ("OGG", "OPUS"), ("MP3", None), ("AIFF", None), ("AU", None)]
     kinds += [("CAF", None), ("W64", None), ("RF64", None)]
     return {f"{name}-{subtype}": sound_bytes(name, subtype) for name, subtype in kinds}
+
+
+RECIPE = build_recipe("style", {"tv": 0.1}, seed=3) | {"arguments": [], "inputs": []}
+
+
+def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]]]:
+    """One small file for each reader of graphs, networks, maps, recipes, logs and checkpoints, with that reader."""
+    save_weights("weights", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
+    save_model(ImageDenoiser(Architecture("nonlocal"), seed=0), "image", folder, info={"model": "nonlocal"})
+    small = FrameShape(window=32, hop=8, hidden=4, layers=1, maps=2, grid_layers=1, neighbors=2, bands=4)
+    save_trained(FrameNet(small), "speech", folder, info={"model": "frames"})
+    Graph(torch.arange(12).reshape(6, 2) % 6, torch.ones(6, 2), torch.ones(6, 2)).save(folder / "graph.safetensors")
+    palette = torch.rand(8, 2, generator=torch.Generator().manual_seed(0)).double()
+    look = ColorMap(palette, palette + 1, ColorOptions(), torch.linspace(0, 100, 101))
+    look.save(folder / "look.glocal", overwrite=True)
+    (folder / "look.cube").unlink(missing_ok=True)
+    write_lut(folder / "look.cube", lambda rgb: rgb, size=3)
+    write_image(folder / "hald.png", Picture(np.zeros((8, 8, 3), np.uint16)), overwrite=True)
+    save_checkpoint(folder / "a.checkpoint", Checkpoint(1, 5, torch.rand(6, 3)), RECIPE)
+    (folder / "stage.checkpoint.safetensors").unlink(missing_ok=True)
+    continue_training(folder / "stage.checkpoint.safetensors")
+    (folder / "recipe.json").write_text(to_json(RECIPE))
+    (folder / "log.jsonl").write_text(
+        "".join(f"{json.dumps(asdict(Record('s', i, 0.5, 30.1, 1.5)))}\n" for i in range(3))
+    )
+    np.savez_compressed(folder / "photos.npz", images=np.zeros((2, 4, 4)), parts=np.array(["a", "b"]), names=["x", "y"])
+    (folder / "list.csv").write_text("file,split\nlook.cube,train\nhald.png,test\n")
+    readers: dict[str, Callable[[Path], object]] = {
+        "weights.safetensors": load_weights,
+        "image.safetensors": lambda path: load_model(str(path), 0.1),
+        "speech.safetensors": load_frames.__wrapped__,
+        "graph.safetensors": Graph.load,
+        "look.glocal": ColorMap.load,
+        "look.cube": read_lut,
+        "hald.png": read_lut,
+        "a.checkpoint": lambda path: load_checkpoint(path, RECIPE),
+        "stage.checkpoint.safetensors": continue_training,
+        "recipe.json": lambda path: from_json(path.read_text(encoding="utf-8", errors="replace"), str(path)),
+        "log.jsonl": read_log,
+        "photos.npz": load_photos,
+        "list.csv": load_photos,
+    }
+    return {name: ((folder / name).read_bytes(), read) for name, read in readers.items()}
+
+
+def continue_training(path: Path) -> None:
+    """Go on from the checkpoint `path` of a training whose last step it is."""
+    path.with_name("stage.jsonl").write_text("")
+    model = torch.nn.Linear(2, 1)
+    fit(
+        model, lambda _: model(torch.ones(2)).sum(), Stage("stage", 1, 0.1, 1), validate=lambda: 0.0, folder=path.parent
+    )
 
 
 def mutated(data: bytes, other: bytes, rng: np.random.Generator) -> bytes:
@@ -193,12 +267,10 @@ def read_sound(path: Path) -> None:
 
 
 def readers(folder: Path) -> list[tuple[str, bytes, Callable[[Path], object]]]:
-    save_weights("seed", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
-    weights = (folder / "seed.safetensors").read_bytes()
     out: list[tuple[str, bytes, Callable[[Path], object]]] = []
     out += [(name, data, read_picture) for name, data in image_seeds(folder).items()]
     out += [(name, data, read_sound) for name, data in audio_seeds().items()]
-    return [*out, ("weights.safetensors", weights, load_weights)]
+    return out + [(name, data, read) for name, (data, read) in other_seeds(folder).items()]
 
 
 def main(first: int, count: int, folder: Path) -> int:
@@ -213,11 +285,12 @@ def main(first: int, count: int, folder: Path) -> int:
         except GlocalError as error:
             if "carries no recipe" not in str(error):
                 raise
-    findings = 0
+    findings, tried = 0, Counter[str]()
     for case in range(first, first + count):
         rng = np.random.default_rng(case)
         name, data, read = cases[case % len(cases)]
         other = cases[int(rng.integers(0, len(cases)))][1]
+        tried[name] += 1
         path = folder / name
         broken = mutated(data, other, rng)
         path.write_bytes(with_sums(broken) if case % 3 else broken)
@@ -235,6 +308,7 @@ def main(first: int, count: int, folder: Path) -> int:
             findings += 1
             sys.stdout.write(f"case {case} {name}: took {spent:.1f} s\n")
     faulthandler.cancel_dump_traceback_later()
+    sys.stdout.write(f"tried {sum(tried.values()):,} files of {len(tried)} kinds: {' '.join(sorted(tried))}\n")
     return min(findings, 100)
 
 

@@ -9,26 +9,33 @@ import pytest
 WORKER = Path(__file__).with_name("fuzzing.py")
 
 
-def findings(first: int, count: int, folder: Path) -> list[str]:
-    """What the cases brought out; after a crash the worker is started again behind the case that crashed."""
+def findings(first: int, count: int, folder: Path) -> tuple[list[str], str]:
+    """What the cases brought out, and what the last worker said; after a crash it is started behind that case."""
     found = []
+    said = ""
     at = first
     while at < first + count:
         command = [sys.executable, str(WORKER), str(at), str(first + count - at), str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode and done.stdout:
-            found.append(done.stdout)
+        said = done.stdout
+        if done.returncode and said:
+            found.append(said)
+        assert (folder / "case").exists(), said + done.stderr
         case = (folder / "case").read_text()
         at = int(case.split()[0]) + 1
         if done.returncode < 0 or (done.returncode and at < first + count):
             found.append(f"case {case}: the process ended with {done.returncode}")
-    return found
+    return found, said
 
 
 def test_some_damaged_files(tmp_path):
-    assert findings(0, 300, tmp_path) == []
+    assert findings(0, 300, tmp_path)[0] == []
 
 
 @pytest.mark.slow
-def test_many_damaged_files(tmp_path):
-    assert findings(300, 25_000, tmp_path) == []
+def test_many_damaged_files(tmp_path, capsys):
+    found, said = findings(300, 25_000, tmp_path)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{said}")
+    assert found == []
+    assert "tried 25,000 files" in said

@@ -7,6 +7,7 @@ compressions whose decoders stop at the size they are told.
 from __future__ import annotations
 
 import io
+import logging
 import struct
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,9 @@ _COMPRESSIONS = {1: "none", 5: "LZW", 7: "JPEG", 8: "deflate", 32946: "deflate",
 # Description, make, model, orientation, software, date, artist, host, rating, copyright, IPTC, Windows texts.
 _DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, 33723, *range(0x9C9B, 0x9CA0)}
 _MAX_RATIO = 20000  # of decoded to stored bytes; an even picture in ZSTD can reach this, more is a bomb
+
+# What tifffile finds odd in a damaged file is of no use to people; without a handler it would go to their screen.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 
 def size_of(data: bytes) -> tuple[int, int]:

@@ -214,7 +214,7 @@ def _prepared(path: Path) -> Photos:
     try:
         with np.load(path, allow_pickle=False) as file:
             return Photos(file["images"], file["parts"], tuple(file["names"].tolist()))
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # of a damaged archive, zipfile, zlib and NumPy may raise anything
         message = (
             f"load_photos: {str(path)!r} is not a file of prepared photos ({error}). Prepare it again from the folder."
         )

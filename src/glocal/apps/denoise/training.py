@@ -99,7 +99,10 @@ def _same_options(options: TrainOptions, folder: Path) -> None:
     wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
     path = folder / "options.json"
     if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            found = "options that cannot be read"
         if found != wanted:
             message = f"train: {str(folder)!r} holds a training with {found}, not {wanted}. Use another folder."
             raise ArgumentError(message)

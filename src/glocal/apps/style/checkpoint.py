@@ -45,18 +45,19 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})["about"])
+            level, iteration, key = int(about["level"]), int(about["iteration"]), about["recipe"]
             lab = file.get_tensor("lab")
     except OSError as error:
         raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start anew.") from error
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
         raise InputError(f"read checkpoint ({path}): it is damaged. Leave out --resume to start anew.") from error
-    if about["recipe"] != _key(recipe):
+    if key != _key(recipe):
         message = (
             f"read checkpoint ({path}): it belongs to a run with other options or pictures. "
             "Leave out --resume to start anew."
         )
         raise InputError(message)
-    return Checkpoint(about["level"], about["iteration"], lab)
+    return Checkpoint(level, iteration, lab)
 
 
 def _key(recipe: dict[str, Any]) -> str:
