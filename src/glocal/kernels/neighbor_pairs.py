@@ -7,8 +7,8 @@ window sums of one difference signal, first down the columns, then along the row
 Most pairs are far from being neighbours. After the nearest shifts have filled the lists, the others are scanned in
 16-bit integers, rounded so that a sum is never too large: a lower bound, and pairs it cannot exclude are computed as
 the definition says. Where it excludes too little (noise below the last of 16 bits, constant regions), units of work go
-back to float32 for a while. Each thread has its own lists and learns the others' limits now and then; at the end the
-lists are merged, so no result depends on who did what.
+back to float32 for a while. Each thread has its own lists and learns the others' limits now and then; a few times,
+and at the end, the lists are merged, so no result depends on who did what.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from threading import current_thread
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.kernels.neighbor_lists import LAST, Array, Lists, Picture, empty_lists, insert, lay_out, rounding
+from glocal.kernels.neighbor_lists import LAST, Array, Lists, Picture, aligned, empty_lists, insert, lay_out, rounding
 from glocal.kernels.simd import (
     at_most,
     bits_float,
@@ -46,8 +47,9 @@ LINE = 4096  # the same in one dimension
 UNIT = 64  # shifts in a unit of work
 NEAR = 6  # radius of the shifts that fill the lists
 TOO_MANY = 0.05  # share of pairs left in doubt above which the coarse scan does not pay
-EXCHANGE = 32  # units between two looks at the limits of the other threads
-MERGED = 2048  # vertices written at a time
+EXCHANGE = 16  # units between two looks at the limits of the other threads
+MERGED = 2048  # pixels merged or written at a time
+STAGES = (0.0, 0.03, 0.1, 0.3, 1.0)  # between these shares of the units the lists are merged
 PAUSE = 8  # units without it, then
 TINY = np.float32(1e-37)  # above what float32 loses by underflow
 TOP = 60_000.0  # where the largest limit should lie among 16-bit sums
@@ -181,10 +183,12 @@ def _settle(picture: Picture, coarse: Coarse, memory: Memory, count: int, shift:
         a = picture.origin + t
         d2 = pair_distance(flat, a, a + shift, picture.row, picture.plane, picture.channels, picture.ph, picture.pw)
         bits = float_bits(d2) << 32
-        insert(keys, worst, last, k, size, groups, t, bits | (t + shift))
-        limits[t] = _limit(worst[t], coarse.scale, coarse.offset)
-        insert(keys, worst, last, k, size, groups, t + shift, bits | t)
-        limits[t + shift] = _limit(worst[t + shift], coarse.scale, coarse.offset)
+        if d2 <= worst[t]:
+            insert(keys, worst, last, k, size, groups, t, bits | (t + shift))
+            limits[t] = _limit(worst[t], coarse.scale, coarse.offset)
+        if d2 <= worst[t + shift]:
+            insert(keys, worst, last, k, size, groups, t + shift, bits | t)
+            limits[t + shift] = _limit(worst[t + shift], coarse.scale, coarse.offset)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -237,25 +241,51 @@ def _exchange(worst: Array, last: Array, limits: Array, common: Array, scale: np
         limits[i] = 0 if worst[i] < 0 else _limit(worst[i], scale, offset)
 
 
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _join(all_keys: Array, base: int, k: int, size: int) -> None:
+    """Bring the nearest of all threads' lists of a pixel into the first of them; what several have counts once."""
+    keys = all_keys[0]
+    for other in range(1, len(all_keys)):
+        at = base
+        for j in range(base, base + k - 1):
+            key = all_keys[other, j]
+            if key >= keys[base + k - 2]:
+                break
+            while keys[at] < key:
+                at += 1
+            if keys[at] != key:
+                insert_key(keys, base, size, key, NONE)
+
+
+@numba.njit(nogil=True, cache=True)
+def _merge(all_keys: Array, k: int, first: int, end: int, common: Array) -> None:
+    """Give all threads the joint lists of the pixels `first..end`, and their limits."""
+    size = (k + 6) // 8 * 8
+    for pixel in range(first, end):
+        if common[pixel] < 0:
+            continue
+        base = pixel * size
+        _join(all_keys, base, k, size)
+        common[pixel] = bits_float(all_keys[0, base + k - 2] >> 32)
+        for other in range(1, len(all_keys)):
+            for j in range(base, base + size):
+                all_keys[other, j] = all_keys[0, j]
+
+
 @numba.njit(nogil=True, cache=True)
 def _write(all_keys: Array, k: int, first: int, end: int, w: int, row: int, neighbors: Array, distances: Array) -> None:
     """Merge the lists of all threads for the vertices `first..end` and write them out."""
     size = (k + 6) // 8 * 8
-    keys = all_keys[0]
     for vertex in range(first, end):
         base = (vertex // w * row + vertex % w) * size
-        for other in range(1, len(all_keys)):
-            for j in range(k - 1):
-                key = all_keys[other, base + j]
-                if key >= keys[base + k - 2]:
-                    break
-                insert_key(keys, base, size, key, NONE)
+        _join(all_keys, base, k, size)
         neighbors[vertex, 0] = vertex
         distances[vertex, 0] = 0.0
         for j in range(k - 1):
-            at = keys[base + j] & LAST
+            key = all_keys[0, base + j]
+            at = key & LAST
             neighbors[vertex, j + 1] = at // row * w + at % row
-            distances[vertex, j + 1] = bits_float(keys[base + j] >> 32)
+            distances[vertex, j + 1] = bits_float(key >> 32)
 
 
 def _shift_order(h: int, w: int, row: int) -> tuple[Array, list[Array]]:
@@ -304,7 +334,7 @@ def patch_neighbors(
     Cost: O(n^2 c) time for any patch size, O(n (c + k)) memory a thread.
     """
     ph, pw = patch
-    row = -(-planes.shape[2] // 16) * 16
+    row = -(-planes.shape[2] // 8) * 8
     picture = lay_out(planes, patch, row, (ph + 2) * row + pw + 4 * LANES)
     h, w = picture.h, picture.w
     common = np.full((h + 1) * row + 4 * LANES, -1, np.float32)  # the k-th distances, -1 between the rows
@@ -317,12 +347,16 @@ def patch_neighbors(
     coarse = _coarsen(planes, picture, patch, common)
     caller = current_thread()
 
-    def work(unit: int) -> None:
+    def work(first: int, i: int) -> None:
+        unit = first + i
         team.search(far[unit], coarse, unit)
         if progress is not None and current_thread() is caller:
             progress((unit + 1) / len(far))
 
-    share(len(far), work)
+    ends = [int(len(far) * stage) for stage in STAGES]
+    for first, end in itertools.pairwise(ends):
+        team.merge()
+        share(end - first, partial(work, first))
     return team.result()
 
 
@@ -334,7 +368,8 @@ class _Team:
         self.common, self.blank = common, common.copy()
         size = -(-(k - 1) // 8) * 8
         # a thread touches its part when it begins, so that idle ones cost nothing
-        self.keys = np.empty((max(1, torch.get_num_threads()), len(common) * size), np.int64)
+        threads = max(1, torch.get_num_threads())
+        self.keys = aligned(threads * len(common) * size, np.int64).reshape(threads, -1)
         self.memories: dict[str, Memory] = {}
         self.coarse: dict[str, Coarse] = {}
         self.pause: dict[str, int] = {}
@@ -362,10 +397,22 @@ class _Team:
         lists.worst[:] = self.blank
         pw = len(self.picture.pw)
         area = TILE_ROWS * (TILE_COLUMNS + pw + 32) if self.picture.h > 1 else LINE + pw + 32
-        sums = np.empty(area, np.float32), np.empty(area, np.uint16)
-        d2 = np.empty(LANES, np.float32), np.empty(2 * LANES, np.uint16)
+        sums = aligned(area, np.float32), aligned(area, np.uint16)
+        d2 = aligned(LANES, np.float32), aligned(2 * LANES, np.uint16)
         found = np.empty(max(TILE_ROWS * TILE_COLUMNS, LINE), np.int32)
-        return Memory(lists, np.empty(len(self.common), np.uint16), *sums, *d2, found)
+        return Memory(lists, aligned(len(self.common), np.uint16), *sums, *d2, found)
+
+    def merge(self) -> None:
+        """Let each thread go on from the joint lists: what one has found, no other needs to find."""
+        keys = self.keys[: len(self.memories)]
+        parts = -(-len(self.common) // MERGED)
+
+        def work(part: int) -> None:
+            _merge(keys, self.k, part * MERGED, min((part + 1) * MERGED, len(self.common)), self.common)
+
+        if len(keys) > 1:
+            share(parts, work)
+            self.coarse.clear()
 
     def result(self) -> tuple[Tensor, Tensor]:
         """Merge the lists of all threads."""
