@@ -83,6 +83,14 @@ def test_one_file_to_one_file(call, tree, capsys):
     assert captured.err == ""
 
 
+@pytest.mark.parametrize("name", ["out.xyz", "out", "{stem}.doc"])
+def test_a_suffix_that_cannot_be_written_is_told_before_the_work(call, tree, capsys, monkeypatch, name):
+    monkeypatch.setattr("glocal.files.images.read_image", lambda _: 1 / 0)
+    assert call(tree / "in/a.png", "-o", tree / name) == 2
+    suffix = Path(name).suffix
+    assert f"the suffix `{suffix}` names no format. Try: use one of .avif .bmp" in capsys.readouterr().err
+
+
 def test_a_folder_keeps_its_tree(call, tree):
     assert call(tree / "in", "-o", tree / "out") == 0
     assert files(tree / "out") == {"a.png", "b.jpg"}

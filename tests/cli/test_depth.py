@@ -30,3 +30,11 @@ def test_sixteen_bits_are_real(folder, command):
     pixels = read_image("out.png").pixels
     assert pixels.dtype == np.uint16
     assert np.mean(pixels % 257 != 0) > 0.5
+    assert run(["replay", "out.png", "--quiet"]) == 0
+
+
+def test_replay_knows_the_quality(folder, capsys):
+    assert run(["denoise", "photo.png", "--sigma", "0.05", "-o", "out.jpg", "--quality", "60", "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["replay", "out.jpg", "--quiet"]) == 0
+    assert capsys.readouterr().out == "out.jpg: the same to the bit\n"

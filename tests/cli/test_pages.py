@@ -1,12 +1,22 @@
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
+import pytest
 import typer
 
+from glocal.cli import main
+from glocal.cli.lazy import load_command
 from glocal.cli.pages import commands_page
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
+LEAVES = {
+    f"{name} {inner}".strip(): home
+    for name, (entry, _) in main.COMMANDS.items()
+    for inner, home in ({"": entry} if isinstance(entry, str) else {k: v[0] for k, v in entry.items()}).items()
+}
 
 
 @dataclass(frozen=True)
@@ -38,3 +48,32 @@ def test_the_page_tells_what_the_command_line_takes():
 def test_the_page_in_the_docs_is_up_to_date():
     written = (DOCS / "commands.md").read_text(encoding="utf-8")
     assert written == commands_page(), "run `python -m glocal.cli.pages docs/commands.md`"
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_help_says_what_the_page_says(name, capsys):
+    section = commands_page().split(f"\n## glocal {name}\n")[1].split("\n## ")[0]
+    assert main.run([*name.split(), "--help"]) == 0
+    shown = " ".join(re.sub("[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    for flag, meaning in re.findall(r"^\| `(?:-o` `)?(--[a-z-]+)`.*?\| (\w+)", section, re.MULTILINE):
+        assert re.search(rf"{flag}\b.{{0,40}}?{meaning}", shown), (flag, meaning)
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_every_command_has_a_page(name):
+    page = DOCS / f"{ {'eval': 'train'}.get(name, name) }.md"
+    assert f"glocal {name}" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_name_flags_pictures_and_pages_that_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (page.parent / link).exists(), link
+    for line in re.findall(r"glocal [a-z][^\n`|]*", text):
+        words = line.split("#")[0].split()
+        name = next((" ".join(words[1 : 1 + n]) for n in (2, 1) if " ".join(words[1 : 1 + n]) in LEAVES), None)
+        flags = re.findall(r"(?<![\w-])--[a-z][a-z-]*", line)
+        if name is not None and flags:
+            known = {spelling for param in load_command(name, LEAVES[name]).params for spelling in param.opts}
+            assert {*flags} <= {*known, "--help"}, line

@@ -31,6 +31,7 @@ class ScaleOptions:
     soft: bool = field(default=True, metadata={"help": "Nothing."})
     weights: tuple[float, ...] = field(default=(), metadata={"help": "Nothing."})
     mask: str | None = field(default=None, metadata={"help": "A file."})
+    thumbnail: str | None = field(default=None, metadata={"help": "One more output.", "writes": True})
 
 
 def work(task, tell, *, options, files, batch):
@@ -40,6 +41,8 @@ def work(task, tell, *, options, files, batch):
     arguments = {"positional": [str(task.source)], "depth": files.depth, "quality": files.quality}
     recipe = build_recipe("scale", options, inputs=inputs, arguments=arguments)
     write_image(task.target, result, depth=files.depth, recipe=recipe, overwrite=batch.overwrite)
+    if options.thumbnail:
+        write_image(options.thumbnail, result)
     return {}
 
 
@@ -127,7 +130,26 @@ def test_files_that_cannot_be_replayed(made, capsys):
     write_image("foreign.png", read_image("in.png"), recipe=build_recipe("unknown", {}))
     with pytest.raises(InputError) as caught:
         main.invoke(["replay", "foreign.png"])
-    assert str(caught.value) == "replay: there is no command `unknown`. Use the glocal version that wrote it."
+    assert str(caught.value) == (
+        "replay: there is no command `unknown` that makes files. Use the glocal version that wrote it."
+    )
+
+
+def test_a_recipe_of_a_stranger_does_no_harm(made, capsys):
+    honest = read_recipe("out.png")
+    picture = read_image("out.png")
+    damaged = [{"inputs": [1]}, {"inputs": [{"path": 3}]}, {"options": []}, {"arguments": {"positional": 1}}]
+    for index, change in enumerate(damaged):
+        write_image(f"{index}.png", picture, recipe=honest | change)
+        assert main.run(["replay", f"{index}.png"]) == 3
+        assert "its fields are damaged. Try: use the file as glocal wrote it." in capsys.readouterr().err
+    write_image("loop.png", picture, recipe=honest | {"command": "replay"})
+    assert main.run(["replay", "loop.png"]) == 3
+    assert "there is no command `replay` that makes files" in capsys.readouterr().err
+    extra = {"positional": ["in.png", "--overwrite", "--thumbnail=evil.png"], "thumbnail": "evil.png", "depth": "16"}
+    write_image("flags.png", picture, recipe=honest | {"arguments": extra})
+    assert main.run(["replay", "flags.png"]) == 0
+    assert not (made / "evil.png").exists()
 
 
 def test_flags_from_values():

@@ -133,7 +133,7 @@ def audio_seeds() -> dict[str, bytes]:
     return {f"{name}-{subtype}": sound_bytes(name, subtype) for name, subtype in kinds}
 
 
-RECIPE = build_recipe("style", {"tv": 0.1}, seed=3) | {"arguments": [], "inputs": []}
+RECIPE = build_recipe("style", {"tv": 0.1}, seed=3, inputs=[__file__], arguments={"positional": [__file__]})
 
 
 def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]]]:

@@ -33,14 +33,16 @@ class ColorFiles:
     map: str | None = field(
         default=None, metadata={"help": "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs."}
     )
-    save_map: str | None = field(default=None, metadata={"help": "Save the map, such as look.glocal."})
+    save_map: str | None = field(default=None, metadata={"help": "Save the map, such as look.glocal.", "writes": True})
     mask: str | None = field(default=None, metadata={"help": "A picture that is white where the photo changes."})
     lut: tuple[str, ...] = field(
-        default=(), metadata={"help": "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png."}
+        default=(),
+        metadata={"help": "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", "writes": True},
     )
     lut_size: Literal["33", "65"] = field(default="33", metadata={"help": "Points along an axis of a .cube."})
     palette_out: str | None = field(
-        default=None, metadata={"help": "Draw the palettes and the way of every colour into a picture."}
+        default=None,
+        metadata={"help": "Draw the palettes and the way of every colour into a picture.", "writes": True},
     )
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +21,11 @@ class DenoiseFiles:
     """Files beside the denoised picture."""
 
     residual: str | None = field(
-        default=None, metadata={"help": "Also write what was removed, magnified around middle gray, to this picture."}
+        default=None,
+        metadata={
+            "help": "Also write what was removed, magnified around middle gray, to this picture.",
+            "writes": True,
+        },
     )
 
 
@@ -91,7 +95,9 @@ def _work(
     )  # fmt: skip
     how = "estimated" if result.estimated else "given"
     Report(run).say(f"{task.source.name}: sigma {result.sigma:.4f} ({255 * result.sigma:.1f} of 255, {how})")
-    recipe = build_recipe("denoise", options, inputs=[task.source])
+    own = [options.model] if options.model.endswith(".safetensors") else []
+    arguments = {"positional": [str(task.source)], **asdict(image)}
+    recipe = build_recipe("denoise", options, inputs=[task.source, *own], arguments=arguments)
     notes = write_image(
         task.target, result.picture, depth=image.depth, quality=image.quality, metadata=image.metadata, recipe=recipe,
         overwrite=batch.overwrite,

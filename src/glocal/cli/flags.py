@@ -12,7 +12,8 @@ read the same one::
 
 Keys of a field's metadata, all optional but `help`: `help`; `flag`, another spelling than the field's name;
 `short`, such as "-o"; `min` and `max` for numbers; `parse`, a function from the text to the value, for fields that
-take more than one type, and `metavar` to go with it; `hidden`, true for a field that is no flag at all.
+take more than one type, and `metavar` to go with it; `hidden`, true for a field that is no flag at all; `writes`, true
+for the name of one more output, which a recipe does not repeat.
 """
 
 from __future__ import annotations
@@ -86,7 +87,12 @@ def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, le
             continue
         for field in dataclasses.fields(hint):
             value, default = values.get(field.name), _default(field)
-            if value is None or field.metadata.get("hidden") or _listed(value) == _listed(default):
+            if (
+                value is None
+                or field.metadata.get("hidden")
+                or field.metadata.get("writes")
+                or _listed(value) == _listed(default)
+            ):
                 continue
             name = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
             if isinstance(value, bool):

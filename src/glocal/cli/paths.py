@@ -46,7 +46,8 @@ def plan_tasks(
         suffixes: With their dots, in lower case.
 
     Returns:
-        The tasks in the order of the inputs; one that names a missing file carries its error.
+        The tasks in the order of the inputs; one that names a missing file, or an output of a format that cannot be
+        written, carries its error.
 
     Raises:
         ArgumentError: One output file for several inputs, an unknown field in the pattern, or two inputs that would
@@ -60,7 +61,7 @@ def plan_tasks(
         )
     folder_asked = any(Path(text).is_dir() for text in inputs)
     many = len(found) > 1 or folder_asked
-    tasks = [Task(one.path, _target(one, command, output, many=many), problem=one.problem) for one in found]
+    tasks = [_task(one, _target(one, command, output, many=many), suffixes) for one in found]
     taken: dict[Path, Path] = {}
     for task in tasks:
         key = Path(os.path.abspath(task.target))  # noqa: PTH100  links must stay as they are: two names, two outputs
@@ -116,6 +117,16 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
         yield _Found(path, problem=problem)
     for file in matches:
         yield _Found(file, file.parent.relative_to(base))
+
+
+def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
+    """A task, whose output is looked at now, since the work may take long. A suffix that the input has is its own affair."""
+    suffix = target.suffix.lower()
+    problem = one.problem
+    if problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
+        known = " ".join(sorted(suffixes))
+        problem = ArgumentError(f"-o ({target}): the suffix `{suffix}` names no format. Use one of {known}.")
+    return Task(one.path, target, problem=problem)
 
 
 def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Path:

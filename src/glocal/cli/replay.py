@@ -6,6 +6,7 @@ import contextlib
 import io
 import shutil
 import tempfile
+import typing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -49,7 +50,9 @@ def replay(
         check_free(options.output, overwrite=options.overwrite)
     found = _found_inputs(recipe, file, options.inputs)
     changed = {
-        name: (old, versions().get(name)) for name, old in recipe["versions"].items() if versions().get(name) != old
+        name: (old, versions().get(name))
+        for name, old in recipe.get("versions", {}).items()
+        if versions().get(name) != old
     }
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / ("replay" + file.suffix)
@@ -109,14 +112,18 @@ def _run_again(recipe: dict[str, Any], found: dict[str, Path], target: Path, *, 
     from glocal.cli.lazy import load_function
 
     entry = main.COMMANDS.get(recipe["command"])
-    if entry is None or not isinstance(entry[0], str):
-        raise InputError(f"replay: there is no command `{recipe['command']}`. Use the glocal version that wrote it.")
+    function = load_function(entry[0]) if entry is not None and isinstance(entry[0], str) else None
+    if function is None or BatchOptions not in typing.get_type_hints(function).values():
+        raise InputError(
+            f"replay: there is no command `{recipe['command']}` that makes files. Use the glocal version that wrote it."
+        )
     values = {
         name: str(found[value]) if isinstance(value, str) and value in found else value
         for name, value in (recipe.get("options", {}) | recipe.get("arguments", {})).items()
     }
     positional = recipe.get("arguments", {}).get("positional", list(found))
-    flags = arguments_for(load_function(entry[0]), values, leave_out=(BatchOptions, RunOptions))
-    arguments = [str(found.get(name, name)) for name in positional]
+    flags = arguments_for(function, values, leave_out=(BatchOptions, RunOptions))
+    # Anybody can write a recipe, so that an argument must be one of the files that were found, and no flag.
+    arguments = [str(found[name]) for name in positional if name in found]
     with contextlib.redirect_stdout(io.StringIO()):  # what the command reports is about a file that will be gone
         main.invoke([recipe["command"], *arguments, *flags, "-o", str(target), *(["--quiet"] if quiet else [])])

@@ -20,7 +20,9 @@ from glocal.files.audio_formats import SUFFIXES
 class SpeechFiles:
     """Files of a denoised recording beside the recording itself."""
 
-    residual: str | None = field(default=None, metadata={"help": "Write what was removed into this file."})
+    residual: str | None = field(
+        default=None, metadata={"help": "Write what was removed into this file.", "writes": True}
+    )
     subtype: str | None = field(
         default=None, metadata={"help": "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input."}
     )
@@ -71,7 +73,9 @@ def _work(
     from glocal.files.recipes import build_recipe
 
     sources = [] if str(task.source) == "-" else [task.source]
-    recipe = build_recipe("speech", options, inputs=sources, arguments={"subtype": files.subtype})
+    arguments = {"positional": [str(source) for source in sources], "subtype": files.subtype}
+    own = [options.weights] if options.weights is not None else []
+    recipe = build_recipe("speech", options, inputs=[*sources, *own], arguments=arguments)
     done = denoise_file(
         task.source, task.target, options, residual=files.residual, subtype=files.subtype, recipe=recipe,
         overwrite=overwrite, progress=tell,

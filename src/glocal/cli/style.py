@@ -64,10 +64,16 @@ class StyleFiles:
         },
     )
     init: str = field(default="noise", metadata={"help": "Start from noise, photo, or a picture file."})
-    preview: str | None = field(default=None, metadata={"help": "A picture that is rewritten while the work goes on."})
-    compare: str | None = field(default=None, metadata={"help": "Also write photo, painting and result side by side."})
+    preview: str | None = field(
+        default=None, metadata={"help": "A picture that is rewritten while the work goes on.", "writes": True}
+    )
+    compare: str | None = field(
+        default=None, metadata={"help": "Also write photo, painting and result side by side.", "writes": True}
+    )
     resume: bool = field(default=False, metadata={"help": "Go on from the checkpoint that an interrupted run left."})
-    recipe: str | None = field(default=None, metadata={"help": "Also write the recipe to this JSON file."})
+    recipe: str | None = field(
+        default=None, metadata={"help": "Also write the recipe to this JSON file.", "writes": True}
+    )
 
 
 def style(

@@ -75,12 +75,25 @@ def from_json(text: str, source: str) -> dict[str, Any]:
         raise InputError(f"read recipe ({source}): it is damaged. Use the file as glocal wrote it.") from error
     if not isinstance(recipe, dict) or not isinstance(recipe.get("command"), str):
         raise InputError(f"read recipe ({source}): it names no command. Use the file as glocal wrote it.")
+    if not _is_whole(recipe):
+        raise InputError(f"read recipe ({source}): its fields are damaged. Use the file as glocal wrote it.")
     if recipe.get("recipe") != VERSION:
         raise InputError(
             f"read recipe ({source}): its version is {recipe.get('recipe')!r}, not {VERSION}. "
             "Use the glocal version that wrote it."
         )
     return recipe
+
+
+def _is_whole(recipe: dict[str, Any]) -> bool:
+    """Whether the fields have the types that `build_recipe` gives them; those of an older version may be missing."""
+    inputs = recipe.get("inputs", [])
+    return all(isinstance(recipe.get(name, {}), dict) for name in ("options", "arguments", "versions")) and (
+        isinstance(inputs, list)
+        and all(isinstance(one, dict) for one in inputs)
+        and all(isinstance(one.get(name), str) for one in inputs for name in ("path", "sha256"))
+        and isinstance(recipe.get("arguments", {}).get("positional", []), list)
+    )
 
 
 def sha256_of(path: str | Path) -> str:

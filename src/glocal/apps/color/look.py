@@ -63,6 +63,8 @@ class ColorMap:
 
         A band at a time: sRGB to Lab, the chrominance's displacement, protection, tone, gamut, back to sRGB.
         """
+        if self.options.strength == 0:
+            return rgb.clone()  # to Lab and back would change the last bits
         if self.options.mapping == "smooth":
             _ = self._field  # made once, before the threads start
         if self.options.gamut == "compress":

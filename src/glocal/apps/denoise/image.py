@@ -104,13 +104,13 @@ def denoise(
     values = to_type(picture.pixels, np.dtype(np.float32))
     planes = _to_planes(values)
     level = options.sigma or _estimate(planes)
-    found = planes
+    cleaned, done = values, picture
     if level > 0 and options.strength > 0:
         found = _denoised(planes, level, options, models, rows, progress)
         found = torch.lerp(planes, found, options.strength) if options.strength < 1 else found
-    cleaned = _from_planes(found)
-    pixels = to_type(cleaned, picture.pixels.dtype) if picture.pixels.dtype.kind == "u" else cleaned
-    done = replace(picture, pixels=pixels.astype(picture.pixels.dtype, copy=False))
+        cleaned = _from_planes(found)
+        pixels = to_type(cleaned, picture.pixels.dtype) if picture.pixels.dtype.kind == "u" else cleaned
+        done = replace(picture, pixels=pixels.astype(picture.pixels.dtype, copy=False))
     seconds = time.perf_counter() - started
     return Denoised(_like(done), level, options.sigma is None, model, seconds, done, values - cleaned)
 
