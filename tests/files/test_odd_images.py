@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 import zlib
 
 import imagecodecs
@@ -11,11 +12,11 @@ import tifffile
 from PIL import Image
 
 from glocal.errors import InputError
-from glocal.files import bmff, exif, heif
+from glocal.files import bmff, exif
 from glocal.files.formats import Unreadable
 from glocal.files.images import read_image, write_image
 from glocal.files.picture import Picture
-from glocal.files.profiles import cmyk_to_rgb, from_srgb, to_srgb
+from glocal.files.profiles import cmyk_to_rgb, from_srgb, numbered_profile, to_srgb
 
 CMYK = "CMYK converted to sRGB"
 ROWS, COLUMNS = np.mgrid[0:48, 0:64]
@@ -27,6 +28,11 @@ PROFILES = {
     "P3": bytes(imagecodecs.cms_profile("rgb", whitepoint=(0.3127, 0.3290, 1.0), primaries=P3, gamma=2.2)),
     "gray": bytes(imagecodecs.cms_profile("gray", gamma=1.8)),
 }
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    """A chunk of a PNG file."""
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
 
 def same_again(path):
@@ -193,9 +199,7 @@ def interlaced(array: np.ndarray) -> bytes:
             rows += b"\0" + row.astype(">u2").tobytes()
     out = b"\x89PNG\r\n\x1a\n"
     head = struct.pack(">IIBBBBB", array.shape[1], array.shape[0], 16, 2, 0, 0, 1)
-    for kind, body in ((b"IHDR", head), (b"IDAT", zlib.compress(rows)), (b"IEND", b"")):
-        out += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    return out
+    return out + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def test_interlaced_png_of_16_bits(tmp_path):
@@ -233,8 +237,7 @@ def test_an_orientation_of_another_type_is_applied_once(tmp_path):
         block = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "IHHHIII", 8, 1, 274, 4, 1, 3, 0)
         write_image(tmp_path / "a.png", Picture(RGB))
         plain = (tmp_path / "a.png").read_bytes()
-        chunk = struct.pack(">I", len(block)) + b"eXIf" + block + struct.pack(">I", zlib.crc32(b"eXIf" + block))
-        (tmp_path / "a.png").write_bytes(plain[:33] + chunk + plain[33:])
+        (tmp_path / "a.png").write_bytes(plain[:33] + chunk(b"eXIf", block) + plain[33:])
         read = read_image(tmp_path / "a.png")
         np.testing.assert_array_equal(read.pixels, RGB[::-1, ::-1])
         assert exif.orientation(read.exif) == 1
@@ -248,17 +251,34 @@ def avif(**options) -> bytes:
 def test_colors_by_number(tmp_path):
     (tmp_path / "p3.avif").write_bytes(avif(primaries=12, transfer=13))
     wide = read_image(tmp_path / "p3.avif")
-    expected = to_srgb(Picture(RGB, icc=heif._profile(12)))
+    expected = to_srgb(Picture(RGB, icc=numbered_profile(12, 13)))
     np.testing.assert_allclose(to_srgb(wide), expected, atol=1e-6)
     assert np.abs(expected * 255 - RGB).max() > 8
     assert same_again(tmp_path / "p3.avif").icc == wide.icc
     write_image(tmp_path / "p3.png", wide)
     assert read_image(tmp_path / "p3.png").icc == wide.icc
+    plain = bytes(imagecodecs.png_encode(RGB))
+    (tmp_path / "numbers.png").write_bytes(plain[:33] + chunk(b"cICP", bytes([12, 13, 0, 1])) + plain[33:])
+    np.testing.assert_allclose(to_srgb(same_again(tmp_path / "numbers.png")), expected, atol=1e-6)
     for transfer, name in ((16, "PQ"), (18, "HLG")):
         (tmp_path / "hdr.avif").write_bytes(avif(primaries=9, transfer=transfer))
-        with pytest.raises(InputError) as caught:
-            read_image(tmp_path / "hdr.avif")
-        assert f"its colours are HDR ({name}), which is not supported. Save it again without HDR." in str(caught.value)
+        (tmp_path / "hdr.png").write_bytes(plain[:33] + chunk(b"cICP", bytes([9, transfer, 0, 1])) + plain[33:])
+        for path in (tmp_path / "hdr.avif", tmp_path / "hdr.png"):
+            with pytest.raises(InputError) as caught:
+                read_image(path)
+            assert f"its colours are HDR ({name}), which is not supported. Save it again without HDR" in str(
+                caught.value
+            )
+
+
+def test_items_in_many_pieces_cost_no_time(tmp_path):
+    items = b"".join(struct.pack(">HHH", number, 0, 0xFFFF) for number in range(5000))
+    iloc = bmff._box(b"iloc", b"\0\0\0\0\0\0", struct.pack(">H", 5000), items)
+    meta = bmff._box(b"meta", b"\0\0\0\0", iloc)
+    started = time.process_time()
+    with pytest.raises(Unreadable, match="its items are in too many pieces"):
+        bmff.Container(meta)
+    assert time.process_time() - started < 1
 
 
 def test_containers_that_are_not_known(tmp_path):
@@ -290,3 +310,24 @@ def test_other_metadata_leave_the_coded_bytes_alone(tmp_path):
     np.testing.assert_array_equal(imagecodecs.avif_decode(bare), RGB)
     assert bmff.depth_of(bare) == 8
     assert bmff.depth_of(bytes(imagecodecs.avif_encode(DEEP >> 4, bitspersample=12))) == 12
+
+
+@pytest.mark.parametrize("progressive", [False, True])
+def test_stripping_takes_the_pictures_behind_a_jpeg_as_well(tmp_path, progressive):
+    stream = io.BytesIO()
+    block = Image.Exif()
+    block[271] = "Maker"
+    image = Image.fromarray(RGB)
+    image.save(
+        stream, "JPEG", exif=block.tobytes(), comment=b"secret", progressive=progressive, icc_profile=PROFILES["P3"]
+    )
+    extra = b"\xff\xe2\0\x0aMPF\0hide\xff\xeb\0\x08secret"
+    (tmp_path / "a.jpg").write_bytes(stream.getvalue()[:2] + extra + stream.getvalue()[2:] + stream.getvalue())
+    read = read_image(tmp_path / "a.jpg")
+    write_image(tmp_path / "b.jpg", read, metadata="strip")
+    back = read_image(tmp_path / "b.jpg")
+    np.testing.assert_array_equal(back.pixels, read.pixels)
+    assert back.icc == PROFILES["P3"]
+    stripped = (tmp_path / "b.jpg").read_bytes()
+    assert not any(word in stripped for word in (b"Maker", b"secret", b"hide"))
+    assert stripped.count(b"\xff\xd8\xff") == 1

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from glocal.files.formats import Unreadable
 
 _XMP_TYPE = b"application/rdf+xml"
+_MAX_EXTENTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,8 @@ def _places(body: bytes) -> dict[int, Place]:
     reader.take(3)
     sizes = reader.take(2)
     offset, length, base, index = (sizes >> shift & 15 for shift in (12, 8, 4, 0))
-    out = {}
+    out: dict[int, Place] = {}
+    total = 0
     for _ in range(reader.take(4 if version == 2 else 2)):
         number = reader.take(4 if version == 2 else 2)
         method = reader.take(2) & 15 if version else 0
@@ -203,7 +205,11 @@ def _places(body: bytes) -> dict[int, Place]:
             raise Unreadable("its items lie where they cannot be read")
         start = reader.take(base)
         extents = []
-        for _ in range(reader.take(2)):
+        count = reader.take(2)
+        total += count
+        if total > _MAX_EXTENTS:  # with sizes of 0 they would take no room in the file
+            raise Unreadable("its items are in too many pieces")
+        for _ in range(count):
             reader.take(index if version else 0)
             extents.append((start + reader.take(offset), reader.take(length)))
         out[number] = Place(method, tuple(extents))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import io
 from typing import Any
 
@@ -10,16 +9,13 @@ import numpy as np
 
 from glocal.errors import MissingDependencyError
 from glocal.files import bmff
-from glocal.files.formats import Unreadable
 from glocal.files.picture import Array, Picture, split_alpha, unmultiplied, with_alpha
+from glocal.files.profiles import numbered_profile
 
 NAMES = ("AVIF", "HEIF")
 LOSSLESS = 100
 _FULL_COLOR = 90  # from this quality on AVIF keeps the full resolution of the colours
 MOST_BITS = {"AVIF": 12, "HEIF": 10}  # HEIC can have 12, which few programs read
-_HDR = {16: "PQ", 18: "HLG"}
-# Red, green and blue (x, y) of the primaries of ITU-T H.273 that are in use besides those of sRGB.
-_PRIMARIES = {9: (0.708, 0.292, 0.170, 0.797, 0.131, 0.046), 12: (0.680, 0.320, 0.265, 0.690, 0.150, 0.060)}
 
 
 def read_pixels(data: bytes, name: str) -> tuple[Array, Array | None, int]:
@@ -76,26 +72,9 @@ def profile_of(data: bytes) -> bytes | None:
     """The profile that a file means which names its colours by numbers instead; None for those of sRGB.
 
     Raises:
-        Unreadable: The colours are HDR, which nothing here can compute with.
+        Unreadable: The colours are HDR.
     """
-    primaries, transfer = bmff.colors_of(data) or (1, 13)
-    if transfer in _HDR:
-        raise Unreadable(f"its colours are HDR ({_HDR[transfer]}), which is not supported", "Save it again without HDR")
-    return _profile(primaries) if primaries in _PRIMARIES else None
-
-
-@functools.lru_cache(maxsize=4)
-def _profile(primaries: int) -> bytes:
-    """A profile with these primaries and the curve of sRGB."""
-    import imagecodecs
-
-    value = np.linspace(0, 1, 1024)
-    light = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
-    points = [part for x, y in np.reshape(_PRIMARIES[primaries], (3, 2)) for part in (x, y, 1.0)]
-    curve = np.rint(light * 65535).astype(np.uint16)
-    return bytes(
-        imagecodecs.cms_profile("rgb", whitepoint=(0.3127, 0.3290, 1.0), primaries=points, transferfunction=curve)
-    )
+    return numbered_profile(*(bmff.colors_of(data) or (1, 13)))
 
 
 def _scaled(array: Array, bits: int, goal: int) -> Array:

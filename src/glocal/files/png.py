@@ -11,6 +11,7 @@ import numpy as np
 from glocal.files import xmp as xmp_packets
 from glocal.files.formats import CUT_SHORT, Unreadable
 from glocal.files.picture import Picture, split_alpha, with_alpha
+from glocal.files.profiles import numbered_profile
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _XMP = b"XML:com.adobe.xmp"
@@ -64,11 +65,13 @@ def decode(data: bytes) -> Picture:
     fields, text = around.fields, around.text
     text.pop(_RECIPE.decode(), None)
     dpi = struct.unpack(">II", fields["dpi"]) if "dpi" in fields else None
+    if "colors" in fields:  # they come before a profile
+        fields["icc"] = numbered_profile(*fields["colors"][:2]) or b""
     return Picture(
         pixels=pixels,
         alpha=alpha,
         format="PNG",
-        icc=fields.get("icc"),
+        icc=fields.get("icc") or None,
         exif=fields.get("exif"),
         xmp=fields.get("xmp"),
         dpi=(dpi[0] * 0.0254, dpi[1] * 0.0254) if dpi else None,
@@ -136,6 +139,8 @@ class _Surroundings:
         """Sort in one chunk; one that is damaged or too large is left out."""
         if kind == b"eXIf":
             self.fields["exif"] = body
+        elif kind == b"cICP" and len(body) == 4:
+            self.fields["colors"] = body
         elif kind == b"pHYs" and len(body) == 9 and body[8] == 1:
             self.fields["dpi"] = body[:8]
         elif kind == b"iCCP":

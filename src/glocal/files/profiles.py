@@ -16,9 +16,13 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import InputError
+from glocal.files.formats import Unreadable
 from glocal.files.matrix_profiles import matrix_profile
 from glocal.files.picture import Array, Picture, check_finite, to_type, type_of
 
+_HDR = {16: "PQ", 18: "HLG"}
+# Red, green and blue (x, y) of the primaries of ITU-T H.273 that are in use besides those of sRGB.
+_PRIMARIES = {9: (0.708, 0.292, 0.170, 0.797, 0.131, 0.046), 12: (0.680, 0.320, 0.265, 0.690, 0.150, 0.060)}
 _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
 
 
@@ -107,6 +111,28 @@ def cmyk_to_rgb(array: Array, icc: bytes | None) -> Array:
             return _quantised(np.clip(_transform(inks, icc, _srgb_profile(), "cmyk", "rgb"), 0, 1), array.dtype)
     light = 1 - to_type(array, np.dtype(np.float32))
     return _quantised(light[:, :, :3] * light[:, :, 3:], array.dtype)
+
+
+@functools.lru_cache(maxsize=8)
+def numbered_profile(primaries: int, transfer: int) -> bytes | None:
+    """The profile of colours that a file names by the numbers of ITU-T H.273; None for those of sRGB and unknown ones.
+
+    Raises:
+        Unreadable: The colours are HDR, which nothing here can compute with.
+    """
+    import imagecodecs
+
+    if transfer in _HDR:
+        raise Unreadable(f"its colours are HDR ({_HDR[transfer]}), which is not supported", "Save it again without HDR")
+    if primaries not in _PRIMARIES:
+        return None
+    value = np.linspace(0, 1, 1024)
+    light = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    points = [part for x, y in np.reshape(_PRIMARIES[primaries], (3, 2)) for part in (x, y, 1.0)]
+    curve = np.rint(light * 65535).astype(np.uint16)
+    return bytes(
+        imagecodecs.cms_profile("rgb", whitepoint=(0.3127, 0.3290, 1.0), primaries=points, transferfunction=curve)
+    )
 
 
 def _to_own(picture: Picture, rgb: Array, space: str) -> Array:

@@ -7,6 +7,7 @@ read from and a sum of its pixels; if the sum still holds when it is written in 
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from glocal.files.formats import Unreadable
 from glocal.files.picture import Picture
 
 _EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
+_NEEDED = (b"ICC_PROFILE\0", b"Adobe")
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in coded data, only what ends it
 _MAX_SEGMENT = 65533
 
 
@@ -70,7 +73,7 @@ def _digest(picture: Picture) -> bytes:
 
 
 def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
-    """A JPEG file with other EXIF and XMP; comments and IPTC are dropped along with EXIF and XMP when both are None."""
+    """A JPEG file with other EXIF and XMP; if both are None, everything else that is not needed to show it goes as well."""
     head, rest, stripped = b"", b"", exif is None and xmp is None
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
@@ -81,7 +84,7 @@ def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
         at += 2 + length
         if marker == 0xE1 and body.startswith((_EXIF, _XMP, _XMP_MORE)):
             continue
-        if stripped and marker in (0xED, 0xFE):
+        if stripped and (marker == 0xFE or (0xE0 < marker <= 0xEF and not body.startswith(_NEEDED))):
             continue
         if marker == 0xE0 and not rest:
             head += segment
@@ -94,7 +97,19 @@ def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
             if len(prefix) + len(block) + 2 > _MAX_SEGMENT:
                 return None
             head += b"\xff\xe1" + struct.pack(">H", len(prefix) + len(block) + 2) + prefix + block
-    return b"\xff\xd8" + head + rest + data[at:]
+    return b"\xff\xd8" + head + rest + data[at : _end_of_jpeg(data, at) if stripped else None]
+
+
+def _end_of_jpeg(data: bytes, at: int) -> int:
+    """Where the picture ends whose first scan begins at `at`: phones put more pictures, with metadata, behind it."""
+    while at + 4 <= len(data):
+        if data[at + 1] == 0xD9:
+            return at + 2
+        found = _MARKER.search(data, at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+        if found is None:
+            break
+        at = found.start()
+    return len(data)
 
 
 def _webp(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
