@@ -7,6 +7,7 @@ import zlib
 
 import imagecodecs
 import numpy as np
+import pillow_heif
 import pytest
 import tifffile
 from PIL import Image
@@ -277,14 +278,16 @@ def test_items_in_many_pieces_cost_no_time(tmp_path):
     meta = bmff._box(b"meta", b"\0\0\0\0", iloc)
     started = time.process_time()
     with pytest.raises(Unreadable, match="its items are in too many pieces"):
-        bmff.Container(meta)
+        _ = bmff.Container(meta).places
     assert time.process_time() - started < 1
 
 
 def test_containers_that_are_not_known(tmp_path):
     data = avif()
     with pytest.raises(Unreadable, match="a box of the file is cut short"):
-        bmff.Container(data[:-1])
+        bmff.Container(data.replace(b"\0\0\0\x21hdlr", b"\x0f\0\0\x21hdlr"))
+    with pytest.raises(Unreadable, match="an item reaches beyond the end of the file"):
+        bmff.with_metadata(data[:-1], exif=None, xmp=None)
     for old, new, why in (
         (b"meta", b"beta", "it is no file of still pictures"),
         (b"infe\2", b"infe\1", "its list of items is of a kind that is not known"),
@@ -331,3 +334,16 @@ def test_stripping_takes_the_pictures_behind_a_jpeg_as_well(tmp_path, progressiv
     stripped = (tmp_path / "b.jpg").read_bytes()
     assert not any(word in stripped for word in (b"Maker", b"secret", b"hide"))
     assert stripped.count(b"\xff\xd8\xff") == 1
+
+
+def test_tiles_thumbnails_and_what_cameras_put_behind(tmp_path):
+    pillow_heif.register_heif_opener()
+    big = np.ascontiguousarray(np.tile(RGB, (4, 4, 1)))
+    Image.fromarray(big).save(tmp_path / "a.heic", tile_size=64, thumbnails=[64], icc_profile=PROFILES["P3"])
+    with (tmp_path / "a.heic").open("ab") as file:
+        file.write(b"\xff\xff\xff\xffSEFT of a camera")
+    read = same_again(tmp_path / "a.heic")
+    assert (read.size, read.icc) == ((192, 256), PROFILES["P3"])
+    again = pillow_heif.open_heif(tmp_path / "again.heic")
+    assert len(again.info["thumbnails"]) == 1
+    assert again.info["tiling"]["tile_width"] == 64

@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from glocal.files.formats import Unreadable
 
@@ -39,15 +40,15 @@ class Info:
 
 
 class Container:
-    """The boxes of a file with one or more still pictures.
+    """The boxes of a file with one or more still pictures. Some cameras put other things behind the last box.
 
     Raises:
-        Unreadable: A box reaches beyond its parent, or is of a version that is not known.
+        Unreadable: There is no box `meta`, a box reaches beyond it, or (in `infos` and `places`) is of an unknown version.
     """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        top = list(boxes(data))
+        top = list(boxes(data, whole=False))
         metas = [body for kind, body in top if kind == b"meta"]
         if len(metas) != 1 or len(metas[0]) < 4:
             raise Unreadable("it is no file of still pictures")
@@ -56,8 +57,16 @@ class Container:
         self.parts = list(boxes(metas[0][4:]))
         self.meta_head = metas[0][:4]
         self.primary = _unsigned(self.part(b"pitm")[4:])
-        self.infos = list(_infos(self.part(b"iinf")))
-        self.places = _places(self.part(b"iloc"))
+
+    @cached_property
+    def infos(self) -> list[Info]:
+        """The list of items."""
+        return list(_infos(self.part(b"iinf")))
+
+    @cached_property
+    def places(self) -> dict[int, Place]:
+        """Where each item lies."""
+        return _places(self.part(b"iloc"))
 
     def part(self, kind: bytes) -> bytes:
         """The body of a box inside of `meta`; empty if there is none."""
@@ -151,11 +160,11 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
     return head + meta + _box(b"mdat", *bodies.values())
 
 
-def boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each box in `data`.
 
     Raises:
-        Unreadable: A box does not fit.
+        Unreadable: A box does not fit; unless `whole` is off, then it and what follows are left out.
     """
     at = 0
     while at + 8 <= len(data):
@@ -166,6 +175,8 @@ def boxes(data: bytes) -> Iterator[tuple[bytes, bytes]]:
             head = 16
         size = size or len(data) - at
         if size < head or at + size > len(data):
+            if not whole:
+                return
             raise Unreadable("a box of the file is cut short")
         yield kind, data[at + head : at + size]
         at += size

@@ -60,7 +60,7 @@ def reused(stream: Stream, picture: Picture) -> bytes | None:
         return _webp(stream.data, picture, height, width)
     try:
         return bmff.with_metadata(stream.data, exif=picture.exif, xmp=picture.xmp)
-    except Unreadable:
+    except (Unreadable, struct.error):
         return None
 
 
