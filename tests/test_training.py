@@ -71,6 +71,16 @@ def test_interrupted_run_ends_bit_for_bit_like_an_uninterrupted_one(tmp_path):
     assert [line["step"] for line in logs[0]] == [5, 10, 15, 20, 23]
 
 
+def test_the_folder_says_when_and_on_what_a_run_was_started(tmp_path):
+    run(tmp_path, stop_at=13)
+    origin = json.loads((tmp_path / "demo.origin.json").read_text())
+    assert origin["date"].endswith(" UTC")
+    assert f"torch {torch.__version__}" in origin["machine"]
+    (tmp_path / "demo.origin.json").write_text('{"date": "before"}')
+    run(tmp_path)  # goes on: its start stays what it was
+    assert json.loads((tmp_path / "demo.origin.json").read_text()) == {"date": "before"}
+
+
 def test_progress_can_stop_between_checkpoints_and_the_loss_mean_survives(tmp_path, monkeypatch):
     whole, ended, _ = run(tmp_path / "whole")
     clock = iter(range(10**6))

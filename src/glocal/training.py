@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.errors import ArgumentError, InputError
+from glocal.machine import machine, now
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,9 @@ def fit(
     validate : callable() -> float
         The score that is logged before the first step, every `stage.every` steps and at the end.
     folder : Path or None
-        Where `NAME.jsonl` (the log) and `NAME.checkpoint.safetensors` go. A checkpoint found there is continued; on the
-        CPU the result then equals an uninterrupted run to the bit.
+        Where `NAME.jsonl` (the log), `NAME.origin.json` (when it was started, on what) and
+        `NAME.checkpoint.safetensors` go. A checkpoint found there is continued; on the CPU the result then equals an
+        uninterrupted run to the bit.
     progress : callable or None
         Called a few times a second; returning True saves a checkpoint and stops.
 
@@ -148,6 +150,7 @@ def fit(
     started = time.perf_counter()
     told, first = started, step
     if step == 0:
+        state.begin()
         state.record(0, None, validate(), 0.0)
     while step < stage.steps:
         optimizer.zero_grad(set_to_none=True)
@@ -199,6 +202,12 @@ class _State:
         assert self.folder is not None
         return self.folder / f"{self.stage.name}{suffix}"
 
+    def begin(self) -> None:
+        if self.folder is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            origin = {"date": now(), "machine": machine(next(self.model.parameters()).device)}
+            self.path(".origin.json").write_text(json.dumps(origin) + "\n", encoding="utf-8")
+
     def record(self, step: int, loss: float | None, validation: float, seconds: float) -> None:
         if loss is not None and not math.isfinite(loss):
             message = (
@@ -207,7 +216,6 @@ class _State:
             raise InputError(message)
         self.records.append(Record(self.stage.name, step, loss, validation, round(seconds, 3)))
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
             with self.path(".jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(self.records[-1])) + "\n")
 

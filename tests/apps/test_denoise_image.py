@@ -129,6 +129,22 @@ def test_brightness_stays_at_every_level_and_sign(sigma):
         assert np.abs(glocal.denoise(y, sigma).image.mean((0, 1)) - y.mean((0, 1))).max() < 0.001 + 0.03 * sigma
 
 
+def test_a_few_very_dark_values_do_not_change_the_treatment_of_the_others():
+    """Strong noise brings some values of a dark picture far below 0; that does not make it a picture with signs."""
+    y = noisy(scene(72, 72, 1) - 0.1, 0.2, seed=2)
+    lowest = y.copy()
+    lowest[0, 0] = -0.8
+    assert y.min() > -0.6 > lowest.min()  # on both sides of -3 sigma
+    far = np.abs(glocal.denoise(lowest, 0.2).image - glocal.denoise(y, 0.2).image)[24:, 24:]
+    assert far.max() < 0.02
+
+
+def test_pictures_with_signs_keep_their_negative_half():
+    clean = scene(48, 48, 1) - 0.5
+    y = noisy(clean, 0.05)
+    assert psnr(glocal.denoise(y, 0.05).image, clean) > psnr(y, clean) + 3
+
+
 def test_calibration_takes_away_a_known_bias():
     net = ImageDenoiser(Architecture("none", maps=1), sigma=0.1)  # a blur
     with torch.no_grad():

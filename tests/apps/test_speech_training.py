@@ -5,7 +5,7 @@ import pytest
 import soundfile
 
 from glocal.apps.speech.data import SpeechData, load_speech, pack, unpack
-from glocal.apps.speech.frames import FrameShape
+from glocal.apps.speech.frames import FrameNet, FrameShape
 from glocal.apps.speech.train import train_frames, train_samples
 from glocal.errors import InputError
 
@@ -100,6 +100,20 @@ def test_training_on_frames_learns(listed):
     _, runs = train_frames(data, shape=TINY, stages=stages, batch=2, seconds=0.25, every=100)
     assert len(runs) == 2
     assert runs[-1].records[-1].validation > runs[0].records[0].validation + 1
+
+
+def test_another_graph_can_be_trained_instead(listed):
+    """What benchmarks/frames_graph.py does: a subclass with its own graph."""
+    seen = []
+
+    class Own(FrameNet):
+        def graph(self, above):
+            seen.append(above.shape)
+            return super().graph(above)
+
+    net, _ = train_frames(load_speech(listed), kind=Own, shape=TINY, stages=((1, 1e-3),), batch=2, seconds=0.25)
+    assert isinstance(net, Own)
+    assert seen
 
 
 def test_training_needs_data(listed):

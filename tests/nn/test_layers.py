@@ -75,6 +75,10 @@ def test_initialisations_are_seeded_and_what_the_paper_says():
     assert quiet.filters[:, 0, 0].tolist() == pytest.approx([1 / 9] * 9)
     assert quiet.filters[:, 0, 1:].std().item() == pytest.approx(0.01, rel=0.2)
     assert quiet.bias.abs().max().item() == 0
+    full = init.mean_and_noise(GraphConv(4, 4, 5), torch.Generator().manual_seed(0), each_map=True)
+    assert full.filters.diagonal(dim1=1, dim2=2).flatten().tolist() == pytest.approx([0.2] * 20)
+    assert full.filters[:, 0, 1:].abs().max().item() < 0.05
+    assert init.mean_and_noise(GraphConv(4, 1, 5), torch.Generator(), each_map=True).filters[0, 0, 0] == 0.2
 
 
 def test_sequential_uses_the_graph_each_layer_names():

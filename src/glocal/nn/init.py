@@ -20,13 +20,18 @@ def standard_normal(layer: GraphConv, generator: torch.Generator) -> GraphConv:
 
 
 @torch.no_grad()
-def mean_and_noise(layer: GraphConv, generator: torch.Generator, *, std: float = 0.01) -> GraphConv:
-    """Make the filter from channel 0 to map 0 the constant `1/d`, draw the others from N(0, std^2): denoising.
+def mean_and_noise(
+    layer: GraphConv, generator: torch.Generator, *, std: float = 0.01, each_map: bool = False
+) -> GraphConv:
+    """Make one filter the constant `1/d`, draw the others from N(0, std^2): denoising. Returns the layer.
 
-    Returns the layer. Biases start at 0.
+    The one filter leads from channel 0 to map 0; with `each_map`, one leads from channel `j` to map `j` for every `j`
+    that is both, so that the layer starts near the mean over the neighbours of each map. Biases start at 0.
     """
     layer.filters.copy_(torch.randn(layer.filters.shape, generator=generator, dtype=torch.float64) * std)
-    layer.filters[:, 0, 0] = 1 / layer.filters.shape[0]
+    degree, channels, maps = layer.filters.shape
+    for j in range(min(channels, maps) if each_map else 1):
+        layer.filters[:, j, j] = 1 / degree
     if layer.bias is not None:
         layer.bias.zero_()
     return layer

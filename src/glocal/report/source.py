@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
+
+from glocal.machine import machine, now
 
 
 @dataclass(frozen=True)
@@ -72,30 +70,7 @@ def paper(section: str) -> Source:
 
 def this_run(command: str, seed: int, device: str = "cpu") -> Source:
     """A number that is computed now, on this machine."""
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return Source("this run", command, str(seed), now, machine(device))
-
-
-def machine(device: str = "cpu") -> str:
-    """The processor (or GPU), the cores that may be used and the torch version; never the machine's name."""
-    import torch
-
-    if device.startswith("cuda"):
-        chip = torch.cuda.get_device_name(device)
-    else:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        chip = f"{_processor()}, {cores} cores"
-    return f"{chip}, torch {torch.__version__}"
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine() or "unknown processor"
+    return Source("this run", command, str(seed), now(), machine(device))
 
 
 def as_record(number: Number) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from glocal.apps.speech.data import load_speech
 from glocal.apps.speech.networks import KINDS, SampleNet
 from glocal.report import image_training, speech_training
 from glocal.report.runs import Run, log_points, scored, store_runs
-from glocal.report.source import Source, machine, this_run
+from glocal.machine import machine
+from glocal.report.source import Source, this_run
 
 Table = dict[str, list[list[float]]]
 

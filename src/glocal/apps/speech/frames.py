@@ -120,13 +120,17 @@ class FrameNet(nn.Module):
         if floor is None:
             floor = noise_floor(power, reach=self.shape.reach, step=self.shape.step)
         above, colour = features(power, floor.expand_as(power))
-        graph = similar_frames(above, k=self.shape.neighbors, radius=self.shape.radius, bands=self.shape.bands)
+        graph = self.graph(above)
         assert graph.distances is not None
         graph = graph.with_weights(normalize(self.rule(graph.distances)))
         b, t, f = power.shape
         typical = average_frames(self.average, above.reshape(b * t, f), graph).view(b, t, f)
         logits = self._frame_layers(torch.cat([above, typical, colour], -1), graph)
         return self._grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
+
+    def graph(self, above: Tensor) -> Graph:
+        """The graph of the non-local layers, from `features` (b, t, bins): b t vertices, with distances."""
+        return similar_frames(above, k=self.shape.neighbors, radius=self.shape.radius, bands=self.shape.bands)
 
     def _frame_layers(self, x: Tensor, graph: Graph) -> Tensor:
         """(b, t, 3 bins) -> (b, t, bins)."""

@@ -70,6 +70,7 @@ def train_samples(
 def train_frames(
     data: SpeechData,
     *,
+    kind: type[FrameNet] = FrameNet,
     shape: FrameShape = DEFAULT_SHAPE,
     seed: int = 0,
     stages: tuple[tuple[int, float], ...] = FRAME_STAGES,
@@ -83,13 +84,14 @@ def train_frames(
 ) -> tuple[FrameNet, tuple[Fitted, ...]]:
     """Train the denoiser on frames: excerpts of the training utterances with noise at -8 to 22 dB.
 
-    The loss is minus the SNR in dB, averaged over the batch. `stages` are (steps, step size) in turn. Excerpts are
-    played up to 12 % faster or slower, equalised by up to 6 dB and sometimes band-limited, against over-fitting.
+    `kind` is the network; a subclass may look at another graph. The loss is minus the SNR in dB, averaged over the
+    batch. `stages` are (steps, step size) in turn. Excerpts are played up to 12 % faster or slower,
+    equalised by up to 6 dB and sometimes band-limited, against over-fitting.
     The log holds the mean SI-SDR on the validation clips with white noise at -5, 0, 5, 10 and 15 dB.
     """
     _need(data.val, "validation clips")
     torch.manual_seed(seed)
-    net = FrameNet(shape, dropout=dropout).to(device)
+    net = kind(shape, dropout=dropout).to(device)
     excerpts = _Excerpts(data, int(seconds * noises.RATE), seed, device)
     clean = torch.from_numpy(data.val).to(device)
     white = noises.white((len(clean), clean.shape[1]), torch.Generator().manual_seed(0)).to(device)
