@@ -10,6 +10,7 @@ from glocal.errors import InputError
 from glocal.report.results import figure_5, table_b3
 from glocal.report.runs import Run, Score, load_runs, log_points, scored, standard_error, store_runs
 from glocal.report.source import Source
+from glocal.report.store import origin
 
 TRAINED = Source("stored run", "train", "0", "2026-01-01", "a GPU")
 TESTED = Source("stored run", "test", "0", "2026-01-02", "a CPU")
@@ -101,3 +102,21 @@ def test_figure_5_names_the_seed_it_shows(run):
 def test_logs_are_read_with_their_offset(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"step": 0, "validation": 1.5}\n{"step": 100, "validation": 2.5}\n')
     assert log_points(tmp_path / "a.jsonl", offset=10) == ((10, 1.5), (110, 2.5))
+
+
+def test_the_origin_of_trainings_is_what_they_noted_themselves(tmp_path):
+    for seed, day in ((1, "2026-01-02"), (0, "2026-01-03")):
+        (tmp_path / f"run-{seed}").mkdir()
+        for name in ("local", "nonlocal"):
+            note = {"date": f"{day} 10:00 UTC", "machine": f"chip {seed}"}
+            (tmp_path / f"run-{seed}" / f"{name}.origin.json").write_text(json.dumps(note))
+    found = origin(tmp_path, "glocal train speech")
+    assert found == Source("stored run", "glocal train speech", "0, 1", "2026-01-02 10:00 UTC", "chip 0; chip 1")
+
+
+def test_trainings_without_a_note_or_a_folder_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"holds no folder of a training. Name the folder"):
+        origin(tmp_path, "train")
+    (tmp_path / "run-0").mkdir()
+    with pytest.raises(InputError, match=r"do not say when and on what they ran. Train them again"):
+        origin(tmp_path, "train")

@@ -1,16 +1,17 @@
 """Test the trainings of several seeds and store them as a run that the page can print.
 
 `python -m glocal.report.store image --data photos/holidays_like.csv --words "..." --trained runs -o image.json
---command "..." --seeds "0, 1" --date 2026-11-15 --machine "..."`
+--command "..."`
 
-`--trained` holds one folder a seed for images (`*-0`, `*-1`, ... as `glocal train image` leaves them) and the files
-`speech-KIND-SEED.jsonl` and `.safetensors` for speech. Command, date and machine are those of the training; those of
-the test are of this call.
+`--trained` holds one folder a seed (`*-0`, `*-1`, ...) as `glocal train` leaves them, with all networks of that seed.
+`--command` is what was typed to train them. Date and machine of the training are read from the folders
+(`NAME.origin.json`), those of the test are of this call.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Sequence
@@ -23,11 +24,13 @@ from glocal.apps.denoise.data import load_photos
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import PAPER_NETWORKS, PAPER_SIGMA, RECIPES
 from glocal.apps.speech.data import load_speech
-from glocal.apps.speech.networks import KINDS, SampleNet
+from glocal.apps.speech.models import load_samples
+from glocal.apps.speech.networks import KINDS
+from glocal.errors import InputError
+from glocal.machine import machine, now
 from glocal.report import image_training, speech_training
 from glocal.report.runs import Run, log_points, scored, store_runs
-from glocal.machine import machine
-from glocal.report.source import Source, this_run
+from glocal.report.source import Source
 
 Table = dict[str, list[list[float]]]
 
@@ -35,7 +38,7 @@ Table = dict[str, list[list[float]]]
 def image_run(data: Path, trained: Path, source: Source, tested: Source, words: str) -> Run:
     """Score the image networks of every seed, each on its own noise; the curves are those of the first seed."""
     photos = load_photos(data)
-    folders = sorted(folder for folder in trained.iterdir() if folder.is_dir())
+    folders = seed_folders(trained)
     table: Table = {}
     for folder in folders:
         nets = {name: _image_net(folder, name) for name in PAPER_NETWORKS}
@@ -50,16 +53,38 @@ def image_run(data: Path, trained: Path, source: Source, tested: Source, words: 
 def speech_run(data: Path, trained: Path, source: Source, tested: Source, words: str) -> Run:
     """Score the speech networks of every seed; the curves are those of the first seed."""
     clips = load_speech(data)
-    seeds = sorted(_seed(path.stem) for path in trained.glob("speech-local-*.safetensors"))
+    folders = seed_folders(trained)
     table: Table = {}
-    for seed in seeds:
-        nets = {kind: SampleNet(kind) for kind in KINDS}
-        for kind, net in nets.items():
-            net.load_state_dict(load_file(trained / f"speech-{kind}-{seed}.safetensors"))
-        _append(table, speech_training.score_all(clips, nets, seed))
-    curves = {kind: log_points(trained / f"speech-{kind}-{seeds[0]}.jsonl") for kind in KINDS}
+    for folder in folders:
+        nets = {kind: load_samples(kind, folder / f"speech-{kind}.safetensors") for kind in KINDS}
+        _append(table, speech_training.score_all(clips, nets, _seed(folder.name)))
+    first = folders[0]
+    curves = {kind: log_points(first / f"speech-{kind}-{_seed(first.name)}.jsonl") for kind in KINDS}
     steps = int(curves["local"][-1][0])
     return Run(source, tested, words, curves, steps, scored(table))
+
+
+def seed_folders(trained: Path) -> list[Path]:
+    """The folders of the seeds, in order. Raises InputError if there are none."""
+    folders = sorted((f for f in trained.iterdir() if f.is_dir()), key=lambda f: _seed(f.name))
+    if not folders:
+        message = (
+            f"store: {str(trained)!r} holds no folder of a training. Name the folder that holds one for each seed."
+        )
+        raise InputError(message)
+    return folders
+
+
+def origin(trained: Path, command: str) -> Source:
+    """Command, seeds, first date and machines of the trainings in `trained`, as the training itself noted them."""
+    folders = seed_folders(trained)
+    notes = [json.loads(path.read_text()) for folder in folders for path in sorted(folder.glob("*.origin.json"))]
+    if not notes:
+        message = f"store: the trainings in {str(trained)!r} do not say when and on what they ran. Train them again."
+        raise InputError(message)
+    seeds = ", ".join(str(_seed(folder.name)) for folder in folders)
+    machines = "; ".join(dict.fromkeys(note["machine"] for note in notes))
+    return Source("stored run", command, seeds, min(note["date"] for note in notes), machines)
 
 
 def _image_net(folder: Path, name: str) -> ImageDenoiser:
@@ -85,19 +110,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "--data", type=Path, required=True, action="append", help="test data; may be given several times"
     )
     parser.add_argument("--words", required=True, action="append", help="the data set in words, one for each --data")
-    for name in ("trained", "output"):
-        parser.add_argument(*(["-o"] if name == "output" else []), f"--{name}", type=Path, required=True)
-    for name in ("command", "seeds", "date", "machine"):
-        parser.add_argument(f"--{name}", required=True, help="of the training")
+    parser.add_argument(
+        "--trained", type=Path, required=True, action="append", help="trainings; one for all data or one for each"
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--command", required=True, help="of the training")
     given = parser.parse_args(arguments)
     typed = sys.argv[1:] if arguments is None else list(arguments)
     shown = ["python", "-m", "glocal.report.store", given.part, *_files_only(typed)]
-    tested = Source("stored run", shlex.join(shown), given.seeds, this_run("", 0).date, machine())
-    source = Source("stored run", given.command, given.seeds, given.date, given.machine)
     make = image_run if given.part == "image" else speech_run
-    runs = [
-        make(data, given.trained, source, tested, words) for data, words in zip(given.data, given.words, strict=True)
-    ]
+    trainings = given.trained * len(given.data) if len(given.trained) == 1 else given.trained
+    runs = []
+    for data, trained, words in zip(given.data, trainings, given.words, strict=True):
+        source = origin(trained, given.command)
+        tested = Source("stored run", shlex.join(shown), source.seed, now(), machine())
+        runs.append(make(data, trained, source, tested, words))
     store_runs(runs, given.output)
 
 
