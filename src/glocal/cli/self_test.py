@@ -18,7 +18,7 @@ BUDGET = 2.0  # seconds
 
 
 @dataclass(frozen=True)
-class Tested:
+class Result:
     """How a check ended: what is wrong, if anything, how long it took, and whether it had to compile kernels."""
 
     name: str
@@ -34,17 +34,17 @@ class Tested:
         return f"{self.problem or 'good'} ({self.seconds:.2f} s{compiled})"
 
 
-def run_checks() -> Iterator[Tested]:
+def run_checks() -> Iterator[Result]:
     """Every check, as long as the time allows to begin it."""
     started = time.perf_counter()
     for name, check in CHECKS.items():
         if time.perf_counter() - started > BUDGET:
-            yield Tested(name, left_out=True)
+            yield Result(name, left_out=True)
         else:
             yield tested(name, check)
 
 
-def tested(name: str, check: Callable[[], str | None]) -> Tested:
+def tested(name: str, check: Callable[[], str | None]) -> Result:
     """Run one check; whatever it raises is what is wrong."""
     started, compiled = time.perf_counter(), False
     try:
@@ -55,7 +55,7 @@ def tested(name: str, check: Callable[[], str | None]) -> Tested:
         compiled = bool(recorder.buffer)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-    return Tested(name, problem, time.perf_counter() - started, compiled)
+    return Result(name, problem, time.perf_counter() - started, compiled)
 
 
 def convolution() -> str | None:
