@@ -4,7 +4,7 @@ import torch
 from scipy.optimize import rosen
 
 from glocal.errors import ArgumentError
-from glocal.optimize import WeightedSum, _History, balance, coarse_to_fine, lbfgs, value_and_gradient
+from glocal.optimize import History, WeightedSum, balance, coarse_to_fine, lbfgs, value_and_gradient
 
 
 def rosenbrock(x):
@@ -65,7 +65,7 @@ def test_a_weighted_sum_adds_values_and_gradients_term_by_term():
 def test_the_history_gives_the_direction_of_the_two_loop_recursion():
     make = torch.Generator().manual_seed(0)
     zero = torch.zeros(6, dtype=torch.float64)
-    history = _History(zero, 3)
+    history = History(zero, 3)
     pairs = []
     for _ in range(5):  # more than it holds: the oldest are forgotten
         s = torch.randn(6, generator=make, dtype=torch.float64)
@@ -105,3 +105,29 @@ def test_the_first_step_can_be_given():
         lambda x: x.sum(), torch.zeros(3), iterations=1, first=0.25, callback=lambda i, loss, x: moved.append(x.clone())
     )
     assert moved[0].tolist() == [-0.25] * 3
+
+
+@pytest.mark.parametrize("after", [1, 5, 17])
+def test_lbfgs_with_its_memory_goes_on_to_the_same_bits(after):
+    scale = torch.logspace(-2, 2, 40)
+
+    def valley(x):
+        return (scale * (x - 1).square()).sum() + (x[1:] - x[:-1] ** 2).square().sum()
+
+    start = torch.linspace(-1, 0.5, 40)
+    whole = lbfgs(valley, start, iterations=30, history=6)
+    kept = {}
+
+    def stop(iteration, loss, x):
+        if iteration == after:
+            kept.update(memory.state(), x=x.clone())
+        return iteration == after
+
+    memory = History(start, 6)
+    lbfgs(valley, start, iterations=30, memory=memory, callback=stop)
+    again = History(start, 6)
+    again.load(kept)
+    rest = lbfgs(valley, kept["x"], iterations=30 - after, memory=again)
+    assert torch.equal(rest.x, whole.x)
+    assert rest.losses == whole.losses[after:]
+    assert not torch.equal(lbfgs(valley, kept["x"], iterations=30 - after, history=6).x, whole.x)

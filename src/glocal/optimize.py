@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,10 @@ Objective = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a long run tells its caller, some times a second at most. `image` is the current result, not a copy."""
+    """What a long run tells its caller, some times a second at most. `image` is the current result, not a copy.
+
+    `snapshot()`, where there is one, returns what the run needs to go on from here, to be called before the next step.
+    """
 
     level: int
     levels: int
@@ -30,6 +34,7 @@ class Progress:
     seconds: float
     seconds_left: float
     image: Tensor | None = None
+    snapshot: Callable[[], Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,7 @@ def lbfgs(
     *,
     iterations: int,
     history: int = 10,
+    memory: History | None = None,
     first: float | None = None,
     tolerance: float = 0.0,
     callback: Callable[[int, float, Tensor], bool | None] | None = None,
@@ -130,6 +136,9 @@ def lbfgs(
     ----------
     iterations : int
         At most so many steps.
+    memory : History or None
+        The pairs of an earlier run that ended at `x`, so that this one goes on as if it had not been interrupted; they
+        are brought up to date after each step. None starts with none, and keeps `history` of them.
     first : float or None
         The largest entry of the first step, before the line search. None makes its length `min(1, 1 / |g|_1)`, which is
         safe for any scale; where the scale of `x` is known, a longer step (a per cent of it) loses less to rounding.
@@ -151,7 +160,7 @@ def lbfgs(
     loss, gradient = value_and_gradient(objective, x)
     value, evaluations, reason = float(loss), 1, "iterations"
     losses = [value]
-    memory = _History(x, history)
+    memory = History(x, history) if memory is None else memory
     for iteration in range(iterations):
         if not float(gradient.abs().max()) > tolerance:
             reason = "gradient"
@@ -197,7 +206,7 @@ def _shorter(step: float, value: float, slope: float, trial: float) -> float:
     return min(max(best, 0.1 * step), 0.5 * step)
 
 
-class _History:
+class History:
     """The last pairs (step, gradient change), and the two-loop recursion on their inner products.
 
     Every vector of the recursion is a combination of the stored vectors and the gradient. So the inner products are
@@ -223,6 +232,22 @@ class _History:
             return
         self.pairs = [*self.pairs, slot][-self.history :]
         self.fresh += [slot, self.slots + slot]
+
+    def state(self) -> dict[str, Tensor]:
+        """What is remembered, as tensors that share no memory with it: `load` brings it back to the bit."""
+        used = [*self.pairs, *(self.slots + slot for slot in self.pairs)]
+        kept = {
+            "pairs": torch.tensor(self.pairs, dtype=torch.int64),
+            "fresh": torch.tensor(self.fresh, dtype=torch.int64),
+        }
+        return kept | {"rows": self.rows[used].cpu(), "dots": self.dots.clone()}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        """Remember what `state` returned."""
+        self.pairs, self.fresh = state["pairs"].tolist(), state["fresh"].tolist()
+        used = [*self.pairs, *(self.slots + slot for slot in self.pairs)]
+        self.rows[used] = state["rows"].to(self.rows)
+        self.dots.copy_(state["dots"])
 
     def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
         """`-H g` and its slope `-g'Hg`, which is negative: if rounding spoils that, the history is dropped."""

@@ -1,10 +1,14 @@
 """`glocal.stylize` as people call it."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from PIL import Image
 
 import glocal
+from glocal.apps.style import solve as core
+from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
 from glocal.apps.style.options import StyleOptions, style_options
 from glocal.apps.style.solve import Checkpoint
 from glocal.errors import ArgumentError, InputError
@@ -138,12 +142,35 @@ def test_the_callback_sees_progress_and_can_stop(pictures):
 
 def test_a_run_goes_on_from_its_checkpoint(pictures):
     seen = []
-    run(*pictures, size=64, iterations=6, callback=lambda p: seen.append(p) or p.level == 0)
+    run(*pictures, size=64, iterations=6, callback=lambda p: seen.append(p) or p.iteration == 6)
     point = Checkpoint(seen[-1].level + 1, 0, seen[-1].image)
     rest = run(*pictures, size=64, iterations=6, checkpoint=point)
     whole = run(*pictures, size=64, iterations=6)
     assert len(rest.losses) == 1
     assert rest.losses[0][0] == pytest.approx(whole.losses[1][0], rel=1e-3)
+
+
+@pytest.mark.parametrize(("level", "iteration"), [(0, 9), (1, 1), (1, 12), (1, 15)])
+def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, monkeypatch, level, iteration):
+    monkeypatch.setattr(core, "_REPORT_SECONDS", 0.0)
+    points = []
+
+    def stop(progress):
+        if (progress.level, progress.iteration) == (level, iteration):
+            points.append(progress.snapshot())
+        return bool(points)
+
+    options = style_options("painterly", {"size": 48, "iterations": 15, "coarsest": 24, "ease": 1.0})
+    whole = glocal.stylize(*pictures, options=options)
+    assert glocal.stylize(*pictures, options=options, callback=stop).stopped
+    recipe = {"options": {}, "arguments": {}, "inputs": []}
+    save_checkpoint(tmp_path / "a.checkpoint", points[0], recipe)
+    point = load_checkpoint(tmp_path / "a.checkpoint", recipe)
+    rest = glocal.stylize(*pictures, options=options, checkpoint=point)
+    assert rest.rgb.tobytes() == whole.rgb.tobytes()
+    # Without the memory of L-BFGS it would be another picture: the test can fail.
+    other = glocal.stylize(*pictures, options=options, checkpoint=replace(point, exact=None))
+    assert other.rgb.tobytes() != whole.rgb.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ import torch
 from glocal import grid_graph
 from glocal.apps.style import solve as core
 from glocal.apps.style.colors import matched, moments
+from glocal.apps.style.edges import edge_share
 from glocal.apps.style.levels import fitted, level_shapes, resized
-from glocal.apps.style.networks import Network, draw_networks, mean_gram, photo_graph, whitened
+from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
 from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
@@ -57,6 +58,52 @@ def test_anchor_compares_averages_over_the_graph():
     assert float(Anchor(graph, target, channels, PLAIN)(strokes)) == 0
     lighter = torch.tensor([[1.0, 0, 0], [1.0, 0, 0], [0.5, 0, 0]])
     assert float(Anchor(graph, target, channels, PLAIN)(lighter)) == pytest.approx((1 + 1 + 0.25) / 3)
+
+
+def test_an_anchor_can_weigh_pixels():
+    graph = Graph(torch.tensor([[0], [1]]))
+    anchor = Anchor(graph, torch.zeros(2, 3), torch.ones(3), PLAIN, share=torch.tensor([2.0, 0.0]))
+    assert float(anchor(torch.tensor([[3.0, 0, 0], [5.0, 5, 5]]))) == 2 * 9 / 2
+
+
+def test_edges_are_where_the_luminance_changes():
+    lab = torch.zeros(12, 16, 3)
+    lab[:, 8:, 0] = 50
+    lab[..., 1] = noise(12, 16) * 90  # colours do not count
+    share = edge_share(lab).view(12, 16)
+    assert float(share.mean()) == pytest.approx(1, rel=1e-5)
+    assert share[:, 6:10].mean() > 2
+    assert float(share[:, :5].abs().max()) == 0
+    assert torch.equal(edge_share(torch.full((4, 5, 3), 7.0)), torch.ones(20))
+
+
+def test_the_anchor_at_edges_is_a_fraction_of_the_anchor(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(core, "lbfgs", lambda objective, x, **_: _stop(seen, objective, x))
+    task = Task(noise(16, 16, 3) * 100, (noise(16, 16, 3, seed=1) * 100,))
+    solve(task, style_options("painterly", {"coarsest": 16, "anchor": 0.5, "anchor_edges": 0.4}))
+    total, x = seen["objective"], seen["x"]
+    for name, weight in (("anchor", 0.5), ("edges", 0.2)):
+        _, gradient = value_and_gradient(total.terms[name], x)
+        assert float(gradient.abs().max()) * total.factors[name] == pytest.approx(weight, rel=1e-5)
+    solve(task, style_options("painterly", {"coarsest": 16, "anchor_edges": 0}))
+    assert "edges" not in seen["objective"].terms
+
+
+def test_scattered_networks_see_their_own_pixels():
+    options = style_options("paper", {"filters": (), "scattered": (7, 3), "maps": 2, "degree": 10})
+    far, near, last = draw_networks(options, torch.Generator().manual_seed(0))
+    assert [n.name for n in (far, near, last)] == ["local 7x7 scattered", "local 3x3 scattered", "nonlocal"]
+    assert [tuple(n.filters.shape) for n in (far, near, last)] == [(10, 3, 2), (9, 3, 2), (10, 3, 2)]
+    steps = [tuple(step) for step in far.offsets.tolist()]
+    assert len(set(steps)) == 10
+    assert max(abs(part) for step in steps for part in step) <= 3
+    graph = graph_for(far, (9, 12), None)
+    assert graph.neighbors[4 * 12 + 5].tolist() == [(4 + dy) * 12 + 5 + dx for dy, dx in steps]
+    corner = [abs(dy) * 12 + abs(dx) for dy, dx in steps]  # reflected
+    assert graph.neighbors[0].tolist() == corner
+    # A square with no more cells than taps is an ordinary filter.
+    assert torch.equal(graph_for(near, (9, 12), None).neighbors, grid_graph((9, 12), size=3).neighbors)
 
 
 def test_graph_statistics_by_hand():

@@ -129,7 +129,7 @@ BAD = {
     "bad strength": (["photo.png", "painting.png", "--strength", "2"], 2, "`strength` (=2.0) must be a number from 0"),
     "bad size": (["photo.png", "painting.png", "--size", "big"], 2, "--size"),
     "no checkpoint": (["photo.png", "painting.png", "--resume"], 3, "read checkpoint (out.png.checkpoint): there is"),
-    "no memory": (["photo.png", "painting.png", "--max-memory", "100M"], 5, "the work needs"),
+    "no memory": (["photo.png", "painting.png", "--max-memory", "100M"], 5, "a smaller --size or a larger"),
 }
 
 

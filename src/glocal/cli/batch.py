@@ -70,12 +70,16 @@ class ImageFileOptions:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a task will take: `size` and `parts` are words ("4000 x 3000", "6 bands"), memory in bytes."""
+    """What a task will take: `size` and `parts` are words ("4000 x 3000", "6 bands"), memory in bytes.
+
+    `smaller` is what a user can do when that is too much.
+    """
 
     size: str
     memory: int
     seconds: float
     parts: str = ""
+    smaller: str = "a smaller input, fewer --jobs"
 
 
 @dataclass(frozen=True)
@@ -192,11 +196,11 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Estimate], tell: 
     Raises:
         MemoryLimitError: It needs more memory than it may take.
     """
-    needs = estimate(task).memory
-    if needs > task.memory:
+    needs = estimate(task)
+    if needs.memory > task.memory:
         raise MemoryLimitError(
-            f"{task.source}: the work needs {bytes_text(needs)}, and it may take {bytes_text(task.memory)}. "
-            "Use a smaller input, fewer --jobs or a larger --max-memory."
+            f"{task.source}: the work needs {bytes_text(needs.memory)}, and it may take {bytes_text(task.memory)}. "
+            f"Use {needs.smaller} or a larger --max-memory."
         )
     try:
         task.target.parent.mkdir(parents=True, exist_ok=True)

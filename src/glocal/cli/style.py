@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,7 +122,13 @@ def _estimate(task: Task, *, paintings: list[str], options: StyleOptions) -> Est
 
     needs = cost(image_size(task.source), [image_size(path) for path in paintings], options)
     h, w = needs.shape
-    return Estimate(f"{w} x {h}", memory=needs.memory, seconds=needs.seconds, parts=f"{needs.levels} levels")
+    return Estimate(
+        f"{w} x {h}",
+        memory=needs.memory,
+        seconds=needs.seconds,
+        parts=f"{needs.levels} levels",
+        smaller="a smaller --size",
+    )
 
 
 def _work(
@@ -137,7 +144,6 @@ def _work(
 ) -> dict[str, Any]:
     """One photo from file to file."""
     from glocal.apps.style.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
-    from glocal.apps.style.solve import Checkpoint
     from glocal.apps.style.transfer import stylize
     from glocal.files.atomic import check_writable
     from glocal.files.formats import format_of_name
@@ -168,8 +174,9 @@ def _work(
         tell(progress)
         if files.preview and progress.image is not None and preview.due():
             _write_preview(files.preview, progress)
-        if progress.image is not None and (keep.due() or stopping()):
-            save_checkpoint(beside, Checkpoint(progress.level, progress.iteration, progress.image), recipe)
+        if progress.snapshot is not None and (keep.due() or stopping()):
+            with keep.rarely():
+                save_checkpoint(beside, progress.snapshot(), recipe)
         return stopping()
 
     with stop_on_interrupt() as stopping:
@@ -263,7 +270,7 @@ def _write_beside(
 
 
 class _Every:
-    """True at most once in so many seconds."""
+    """True at most once in so many seconds, and less often if what is done then takes long."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -278,3 +285,12 @@ class _Every:
             return False
         self.last = now
         return True
+
+    @contextmanager
+    def rarely(self) -> Iterator[None]:
+        """Time a block, so that it takes a twentieth of the time at most."""
+        import time
+
+        began = time.monotonic()
+        yield
+        self.seconds = max(self.seconds, 20 * (time.monotonic() - began))

@@ -11,7 +11,9 @@ from glocal.apps.style.solve import Checkpoint
 from glocal.errors import InputError
 from glocal.files.atomic import write_whole
 
-_FORMAT = "glocal-style-checkpoint-1"
+_FORMAT = "glocal-style-checkpoint-2"
+
+_EXACT = ("z", "factors", "pairs", "fresh", "rows", "dots")
 
 
 def checkpoint_path(target: str | os.PathLike[str]) -> Path:
@@ -29,7 +31,8 @@ def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dic
     from safetensors.torch import save
 
     about = {"level": point.level, "iteration": point.iteration, "recipe": _key(recipe)}
-    data = save({"lab": point.lab.detach().cpu().contiguous()}, {"format": _FORMAT, "about": json.dumps(about)})
+    tensors = {"lab": point.lab.detach().cpu().contiguous()} | (point.exact or {})
+    data = save(tensors, {"format": _FORMAT, "about": json.dumps(about)})
     with write_whole(path, overwrite=True) as beside:
         beside.write_bytes(data)
 
@@ -47,6 +50,7 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
             about = json.loads((file.metadata() or {})["about"])
             level, iteration, key = int(about["level"]), int(about["iteration"]), about["recipe"]
             lab = file.get_tensor("lab")
+            exact = {name: file.get_tensor(name) for name in _EXACT} if "z" in file.keys() else None  # noqa: SIM118
     except OSError as error:
         raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start anew.") from error
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -57,7 +61,7 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
             "Leave out --resume to start anew."
         )
         raise InputError(message)
-    return Checkpoint(level, iteration, lab)
+    return Checkpoint(level, iteration, lab, exact)
 
 
 def _key(recipe: dict[str, Any]) -> str:

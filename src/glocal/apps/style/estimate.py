@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from glocal.apps.style.options import StyleOptions
 
 # Fitted to runs at 256 to 2048 pixels; see `docs/style.md`.
-_BASE = 500 << 20  # torch, Numba and their code
+_BASE = 600 << 20  # torch, Numba and their code
 _GIGAFLOPS = 50.0  # what one core does of the networks' arithmetic
-_SECONDS_A_PIXEL = 4e-7  # of everything else in an iteration, on one core
+_SECONDS_A_PIXEL = 2.5e-7  # of everything else in an iteration, on one core
 _SECONDS_A_STEP = 6e-3  # of an iteration, however small the picture
 
 
@@ -75,11 +75,12 @@ def step_seconds(pixels: float, options: StyleOptions) -> float:
     """About how long one iteration takes at a level of so many pixels, on this many cores."""
     degrees = degrees_of(options)
     flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
-    rest = _SECONDS_A_PIXEL * (len(degrees) + options.anchor_reach * (options.anchor > 0))
+    rest = _SECONDS_A_PIXEL * (len(degrees) + (options.anchor_reach + (options.anchor_edges > 0)) * (options.anchor > 0))
     return _SECONDS_A_STEP + pixels * (flops / (_GIGAFLOPS * 1e9) + rest) / (os.cpu_count() or 1)
 
 
 def degrees_of(options: StyleOptions) -> list[int]:
     """The degree of the graph of each network."""
-    local = [] if options.networks == "nonlocal" else [side * side for side, _ in options.filters]
+    local = [side * side for side, _ in options.filters] + [min(options.degree, s * s) for s in options.scattered]
+    local = [] if options.networks == "nonlocal" else local
     return local + ([] if options.networks == "local" else [options.degree])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from torch import Tensor
 from glocal import nn
 from glocal.apps.style.options import StyleOptions
 from glocal.graph import Graph
-from glocal.graphs.grid import grid_graph
+from glocal.graphs.grid import BOUNDARIES, grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.graphs.weights import PercentileGaussian, normalize, weighted
 
@@ -21,7 +21,8 @@ _SAMPLE = 20_000  # patches that the whitening is estimated from
 class Network:
     """One layer `F = max(0, conv(x) + bias)` with the maker of its graph.
 
-    `side` and `dilation` describe a local network; `side` is 0 for the non-local one.
+    `side` and `dilation` describe a local network; `side` is 0 for the non-local one. `offsets` (d, 2) are the steps
+    down and right to the taps of a network that has not a whole square of them.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Network:
     dilation: int
     filters: Tensor
     bias: Tensor
+    offsets: Tensor | None = None
 
     @property
     def local(self) -> bool:
@@ -37,7 +39,7 @@ class Network:
 
     def to(self, like: Tensor) -> Network:
         """The network in the type and on the device of `like`."""
-        return Network(self.name, self.side, self.dilation, self.filters.to(like), self.bias.to(like))
+        return replace(self, filters=self.filters.to(like), bias=self.bias.to(like))
 
 
 def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Network]:
@@ -45,15 +47,28 @@ def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Net
 
     All are drawn whatever `options.networks` says, so that leaving one out does not change the other.
     """
-    shapes = [(side, dilation, side * side) for side, dilation in options.filters] + [(0, 1, options.degree)]
+    whole = [(side, dilation, None) for side, dilation in options.filters]
+    some = [(side, 1, scattered(side, options.degree, generator)) for side in options.scattered]
     drawn = []
-    for side, dilation, degree in shapes:
+    for side, dilation, offsets in [*whole, *some, (0, 1, None)]:
+        degree = options.degree if side == 0 else side * side if offsets is None else len(offsets)
         layer = nn.init.standard_normal(nn.GraphConv(3, options.maps, degree).double(), generator)
         assert layer.bias is not None
-        name = f"local {side}x{side}" + (f" dilation {dilation}" if dilation > 1 else "") if side else "nonlocal"
-        drawn.append(Network(name, side, dilation, layer.filters.detach(), layer.bias.detach()))
+        kind = " scattered" if offsets is not None else f" dilation {dilation}" if dilation > 1 else ""
+        name = f"local {side}x{side}{kind}" if side else "nonlocal"
+        drawn.append(Network(name, side, dilation, layer.filters.detach(), layer.bias.detach(), offsets))
     wanted = {"both": (True, False), "local": (True,), "nonlocal": (False,)}[options.networks]
     return [network for network in drawn if network.local in wanted]
+
+
+def scattered(side: int, count: int, generator: torch.Generator) -> Tensor:
+    """Draw `count` different steps (d, 2) within a square of `side` pixels, in raster order; all of them if it has fewer.
+
+    >>> scattered(3, 25, torch.Generator()).tolist()[:2]
+    [[-1, -1], [-1, 0]]
+    """
+    cells = torch.randperm(side * side, generator=generator)[:count].sort().values
+    return torch.stack([cells // side, cells % side], 1) - side // 2
 
 
 def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
@@ -89,11 +104,22 @@ def thinned(graph: Graph, step: int) -> Graph:
 
 def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | None) -> Graph:
     """The graph that `network` sees on an image of this shape."""
+    if network.offsets is not None:
+        return _steps_graph(shape, network.offsets.to(network.filters.device))
     if network.local:
         device = network.filters.device
         return grid_graph(shape, size=network.side, dilation=network.dilation, device=device)
     assert nonlocal_graph is not None
     return nonlocal_graph
+
+
+def _steps_graph(shape: tuple[int, int], offsets: Tensor) -> Graph:
+    """Every pixel and the pixels at these steps from it, reflected at the borders."""
+    h, w = shape
+    down, right = (torch.arange(n, device=offsets.device) for n in (h, w))
+    y = BOUNDARIES["reflect"](down.view(h, 1, 1) + offsets[:, 0], h)
+    x = BOUNDARIES["reflect"](right.view(1, w, 1) + offsets[:, 1], w)
+    return Graph((y * w + x).view(h * w, len(offsets)))
 
 
 def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
@@ -132,4 +158,4 @@ def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: fl
     spread = (every - every.mean(0)) @ drawn
     drawn = drawn / spread.std(0).clamp(min=1e-12)
     filters = drawn.view(network.filters.shape).to(flat)
-    return Network(network.name, network.side, network.dilation, filters, network.bias)
+    return replace(network, filters=filters)

@@ -38,6 +38,8 @@ class StyleOptions:
 
     maps : maps of each network.
     filters : (side, dilation) of the filters of each local network.
+    scattered : sides of further local networks, which have `degree` taps at random places of their square: large
+        filters at the price of small ones.
     degree, patch : the non-local graph has `degree` neighbours by patches of side `patch`.
     whiten : 0 draws filters from N(0, 1); 1 draws them so that the painting's patches, seen by them, have equal
         variance in all directions.
@@ -49,6 +51,7 @@ class StyleOptions:
     ease : each level has this fraction of the iterations of the level before.
     anchor_reach : the anchor compares averages over so many steps on the photo's graph.
     anchor_color : how firmly the anchor holds the colours a and b, as a fraction of how it holds the luminance.
+    anchor_edges : how firmly the anchor also holds single pixels at the photo's edges, as a fraction of itself.
     anchor_ease : each level has this fraction of the anchor of the level before.
     """
 
@@ -64,6 +67,7 @@ class StyleOptions:
     seed: int = 0
     maps: int = 50
     filters: tuple[tuple[int, int], ...] = ((5, 1),)
+    scattered: tuple[int, ...] = ()
     degree: int = 25
     patch: int = 3
     whiten: float = 0.0
@@ -73,6 +77,7 @@ class StyleOptions:
     ease: float = 1.0
     anchor_reach: int = 1
     anchor_color: float = 0.0
+    anchor_edges: float = 0.0
     anchor_ease: float = 1.0
 
     def __post_init__(self) -> None:
@@ -103,6 +108,7 @@ _RANGES = (
     ("ease", 0.01, 1, False),
     ("anchor_reach", 1, 100, True),
     ("anchor_color", 0, 100, False),
+    ("anchor_edges", 0, 100, False),
     ("anchor_ease", 0, 1, False),
 )
 
@@ -124,12 +130,14 @@ PRESETS: dict[str, StyleOptions] = {
         ease=0.8,
         tv=0.001,
         maps=64,
-        filters=((5, 1), (5, 2), (5, 4), (5, 8)),
+        filters=((3, 1), (7, 1)),
+        scattered=(15, 37),
         colors="centred",
         whiten=0.3,
         anchor=0.3,
         anchor_reach=6,
         anchor_color=0.3,
+        anchor_edges=0.15,
     ),
     "paper": StyleOptions(preset="paper", size=256),
 }

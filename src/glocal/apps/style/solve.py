@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -17,14 +17,16 @@ import torch
 from torch import Tensor
 
 from glocal.apps.style.colors import matched
+from glocal.apps.style.edges import edge_share
 from glocal.apps.style.estimate import iterations_at, step_seconds
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, thinned, whitened
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
-from glocal.optimize import Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
+from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
+_HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
@@ -32,11 +34,16 @@ _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where a run stood: the level (from 0), the iterations done there, and the image in Lab."""
+    """Where a run stood: the level (from 0), the iterations done there, and the image in Lab.
+
+    `exact` holds the numbers that L-BFGS had in hand, so that a run goes on to the same bytes as one that was not
+    interrupted; without it the run goes on from the image alone.
+    """
 
     level: int
     iteration: int
     lab: Tensor
+    exact: dict[str, Tensor] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +115,7 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     return Solution(resized(lab, (h, w)), tuple(m.losses for m in found), run.phases, stopped)
 
 
-def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[Objective, Tensor]:
+def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSum, Tensor]:
     """Equation 10 at one level, and where to start."""
     shape = run.shapes[level]
     options, task = run.options, run.task
@@ -132,13 +139,25 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[Objective,
     if options.anchor > 0:
         assert graph is not None
         target = _toned(photo, task) / 100
-        channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
-        anchor = Anchor(thinned(graph, _ANCHOR_STEP), target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
-        weight = options.anchor * options.anchor_ease**level
         fixed = 1 / max(float(target[..., 0].var()), 1e-4)
-        scale = balance({"anchor": anchor}, start)["anchor"] if options.balance == "gradient" else fixed
-        terms["anchor"], factors["anchor"] = anchor, weight * scale
+        for name, (anchor, weight) in _anchors(run, level, photo, target, thinned(graph, _ANCHOR_STEP)).items():
+            scale = balance({name: anchor}, start)[name] if options.balance == "gradient" else fixed
+            terms[name], factors[name] = anchor, weight * scale
+    if exact := _exact(run, level):
+        factors = dict(zip(terms, exact["factors"].tolist(), strict=True))
     return WeightedSum(terms, factors, run.phases), start
+
+
+def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph) -> dict[str, tuple[Anchor, float]]:
+    """The anchor on averages, and the one on single pixels at the photo's edges, each with its weight."""
+    options = run.options
+    channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
+    weight = options.anchor * options.anchor_ease**level
+    far = Anchor(graph, target.reshape(-1, 3), channels, run.frame, options.anchor_reach)
+    if options.anchor_edges == 0:
+        return {"anchor": (far, weight)}
+    near = replace(far, reach=1, share=edge_share(photo))
+    return {"anchor": (far, weight), "edges": (near, weight * options.anchor_edges)}
 
 
 def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> dict[str, GramDistance]:
@@ -190,6 +209,8 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
     shape, task = run.shapes[level], run.task
     if previous is not None:
         return resized(previous.view(*run.shapes[level - 1], 3), shape).view(-1, 3)
+    if exact := _exact(run, level):
+        return exact["z"].to(task.photo)
     given = task.checkpoint.lab if task.checkpoint else task.start
     if given is not None:
         return run.frame.seen(resized(given.to(task.photo), shape).reshape(-1, 3) / 100)
@@ -198,11 +219,22 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
     return run.frame.seen(flat.mean(0) + noise * flat.std(0))
 
 
+def _exact(run: _Run, level: int) -> dict[str, Tensor] | None:
+    """What the checkpoint holds for going on to the same bytes, if it is one of this level."""
+    point = run.task.checkpoint
+    return point.exact if point is not None and point.level == level else None
+
+
 def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Minimum:
     """L-BFGS at one level, with reports to the caller."""
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
     began = told = time.perf_counter()
+    memory = History(start, _HISTORY)
+    assert isinstance(objective, WeightedSum)
+    factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
+    if exact := _exact(run, level):
+        memory.load(exact)
 
     def report(iteration: int, loss: float, z: Tensor) -> bool | None:
         nonlocal told
@@ -212,13 +244,19 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         told = now
         image = run.frame.back(z).view(*run.shapes[level], 3) * 100
         left = _seconds_left(run, level, total - done - iteration, (now - began) / iteration)
+        point = partial(Checkpoint, level, done + iteration, image)
         return run.callback(
-            Progress(level, len(run.shapes), done + iteration, total, loss, now - run.began, left, image)
-        )
+            Progress(
+                level, len(run.shapes), done + iteration, total, loss, now - run.began, left, image,
+                snapshot=lambda: point({"z": z.clone().cpu(), "factors": factors} | memory.state()),
+            )
+        )  # fmt: skip
 
     # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
     with run.phase("optimise"), np.errstate(over="ignore", invalid="ignore"):
-        return lbfgs(objective, start, iterations=max(0, total - done), first=_FIRST_STEP, callback=report)
+        return lbfgs(
+            objective, start, iterations=max(0, total - done), memory=memory, first=_FIRST_STEP, callback=report
+        )
 
 
 def _seconds_left(run: _Run, level: int, iterations: int, pace: float) -> float:

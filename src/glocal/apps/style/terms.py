@@ -107,8 +107,8 @@ class Anchor:
     """`mean |(A^reach (x - target)) * channels|^2`: averages over similar pixels of the photo follow `target`.
 
     `A` averages over the pixels of the photo that look most alike. Strokes inside an area average out and are free;
-    edges of the photo separate the averages and are kept. `target` (n, 3) is Lab / 100 and `channels` (3,) weighs
-    luminance against colour.
+    edges of the photo separate the averages and are kept. `target` (n, 3) is Lab / 100, `channels` (3,) weighs
+    luminance against colour, and `share` (n,) weighs pixels against one another.
     """
 
     graph: Graph
@@ -116,6 +116,7 @@ class Anchor:
     channels: Tensor
     frame: ColorFrame
     reach: int = 1
+    share: Tensor | None = None
 
     def __call__(self, z: Tensor) -> Tensor:
         """z (n, 3), as the networks see it."""
@@ -123,4 +124,5 @@ class Anchor:
         taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=z.dtype, device=z.device)
         for _ in range(self.reach):
             away = shared_conv(away, self.graph, taps)
-        return away.square().sum() / len(z)
+        squares = away.square() if self.share is None else away.square() * self.share.unsqueeze(1)
+        return squares.sum() / len(z)
