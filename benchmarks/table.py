@@ -33,8 +33,23 @@ def denoising(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def style_quality(lines: list[dict[str, Any]]) -> list[str]:
+    """One row a variant, one column a measure; rows as `style_variants.py` orders them."""
+    names = {
+        "gradients": "gradients", "coarse": "coarse", "ssim": "SSIM", "wide": "wide", "deep": "deep",
+        "vgg_style": "VGG style", "vgg_content": "VGG content",
+    }  # fmt: skip
+    table = [f"| variant | {' | '.join(names.values())} |", "|---" * (len(names) + 1) + "|"]
+    for line in lines:
+        cells = [f"{line[key]:.2f}" if key in line else "-" for key in names]
+        table.append(f"| {line['about']} | {' | '.join(cells)} |")
+    return table
+
+
 def table(kept: dict[str, Any]) -> str:
     """Lay one benchmark's document out as Markdown, wins and losses alike."""
+    if kept["benchmark"] == "style_quality":
+        return "\n".join(style_quality(kept["summary"]))
     if kept["benchmark"] == "denoise":
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]

@@ -75,7 +75,9 @@ def step_seconds(pixels: float, options: StyleOptions) -> float:
     """About how long one iteration takes at a level of so many pixels, on this many cores."""
     degrees = degrees_of(options)
     flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
-    rest = _SECONDS_A_PIXEL * (len(degrees) + (options.anchor_reach + (options.anchor_edges > 0)) * (options.anchor > 0))
+    rest = _SECONDS_A_PIXEL * (
+        len(degrees) + (options.anchor_reach + (options.anchor_edges > 0)) * (options.anchor > 0)
+    )
     return _SECONDS_A_STEP + pixels * (flops / (_GIGAFLOPS * 1e9) + rest) / (os.cpu_count() or 1)
 
 

@@ -1,0 +1,126 @@
+"""How much structure of a photo and how much style of a painting a picture has: numbers for `style_quality.py`.
+
+None of the judges is optimised by any variant: two families of random networks that glocal does not use, and, where its
+weights are at hand, a VGG-16 that was trained on photographs.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glocal.colors import lab_from_rgb
+
+SEED = 20_171
+VGG_POOLS = (2, 4, 7, 10)  # convolutions of VGG-16 that a pooling goes before
+VGG_STYLE = (1, 3, 6, 9, 12)  # ... and those whose Gram matrices are compared: the last of each block
+VGG_CONTENT = 8  # conv4_2
+
+
+def measures(
+    result: Tensor, photo: Tensor, painting: Tensor, vgg: list[tuple[Tensor, Tensor]] | None
+) -> dict[str, float]:
+    """All measures of one result; images (h, w, 3) are sRGB in [0, 1] of any size, the result's and the photo's equal."""
+    ours, theirs, style = (lab_from_rgb(image).permute(2, 0, 1)[None] / 100 for image in (result, photo, painting))
+    numbers = {
+        "gradients": gradient_correlation(ours[:, :1], theirs[:, :1]),
+        "coarse": gradient_correlation(*(F.avg_pool2d(image[:, :1], 4) for image in (ours, theirs))),
+        "ssim": ssim(ours[:, :1], theirs[:, :1]),
+        "wide": style_distance(wide_features(ours, style), wide_features(style, style)),
+        "deep": style_distance(deep_features(ours, style), deep_features(style, style)),
+    }
+    if vgg is not None:
+        seen = [vgg_features(image.permute(2, 0, 1)[None], vgg) for image in (result, photo, painting)]
+        numbers["vgg_style"] = style_distance(
+            *([every[k] for k in VGG_STYLE] for every in (seen[0], seen[2])), centred=False
+        )
+        content = seen[1][VGG_CONTENT]
+        numbers["vgg_content"] = float((seen[0][VGG_CONTENT] - content).norm() / content.norm())
+    return numbers
+
+
+def gradient_correlation(a: Tensor, b: Tensor) -> float:
+    """Correlation of the horizontal and vertical differences of two images (1, 1, h, w): 1 if all edges agree."""
+    fields = [
+        torch.cat([(i[..., 1:, :] - i[..., :-1, :]).flatten(), (i[..., 1:] - i[..., :-1]).flatten()]) for i in (a, b)
+    ]
+    return float(torch.corrcoef(torch.stack(fields))[0, 1])
+
+
+def ssim(a: Tensor, b: Tensor) -> float:
+    """Structural similarity of two images (1, 1, h, w) of range 1, Gaussian window of 11 pixels (Wang et al. 2004)."""
+    line = torch.exp(-((torch.arange(11) - 5.0) ** 2) / (2 * 1.5**2)).to(a)
+    window = (line / line.sum()).outer(line / line.sum())[None, None]
+    mean_a, mean_b, square_a, square_b, product = (F.conv2d(i, window) for i in (a, b, a * a, b * b, a * b))
+    var_a, var_b, cov = square_a - mean_a**2, square_b - mean_b**2, product - mean_a * mean_b
+    light = (2 * mean_a * mean_b + 1e-4) / (mean_a**2 + mean_b**2 + 1e-4)
+    return float((light * (2 * cov + 9e-4) / (var_a + var_b + 9e-4)).mean())
+
+
+def style_distance(ours: list[Tensor], theirs: list[Tensor], *, centred: bool = True) -> float:
+    """Mean over layers of `|G - G'| / |G'|` for the Gram matrices of maps (1, c, h, w), their means taken off if asked."""
+    return float(torch.stack([_relative(a, b, centred) for a, b in zip(ours, theirs, strict=True)]).mean())
+
+
+def _relative(ours: Tensor, theirs: Tensor, centred: bool) -> Tensor:
+    grams = []
+    for maps in (ours, theirs):
+        flat = maps.flatten(2)[0]
+        flat = flat - flat.mean(1, keepdim=True) if centred else flat
+        grams.append(flat @ flat.T / flat.shape[1])
+    return (grams[0] - grams[1]).norm() / grams[1].norm()
+
+
+def _whitened(image: Tensor, painting: Tensor) -> Tensor:
+    """The image in colours in which the painting has mean 0 and covariance 1, so that all colours count."""
+    flat = painting.flatten(2)[0].double()
+    values, vectors = torch.linalg.eigh(torch.cov(flat) + 1e-5 * torch.eye(3).to(flat))
+    change = (vectors / values.sqrt()) @ vectors.T
+    moved = torch.einsum("ij,bjhw->bihw", change, image.double() - flat.mean(1).view(1, 3, 1, 1))
+    return moved.to(image)
+
+
+def wide_features(image: Tensor, painting: Tensor) -> list[Tensor]:
+    """One random layer of 96 maps with 9x9 filters, on the image at its own size, a half, a quarter and an eighth."""
+    generator = torch.Generator().manual_seed(SEED)
+    filters = (torch.randn(96, 3, 9, 9, generator=generator) / 243**0.5).to(image)
+    bias = (0.5 * torch.randn(96, generator=generator)).to(image)
+    seen, maps = _whitened(image, painting), []
+    while len(maps) < 4 and min(seen.shape[2:]) >= 9:
+        maps.append(F.relu(F.conv2d(seen, filters, bias)))
+        seen = F.avg_pool2d(seen, 2)
+    return maps
+
+
+def deep_features(image: Tensor, painting: Tensor) -> list[Tensor]:
+    """Four random layers of 64, 96, 128 and 128 maps with 3x3 filters, an averaging by 2 between them."""
+    generator = torch.Generator().manual_seed(SEED + 1)
+    seen, maps, channels = _whitened(image, painting), [], 3
+    for count in (64, 96, 128, 128):
+        filters = torch.randn(count, channels, 3, 3, generator=generator) * (2 / (9 * channels)) ** 0.5
+        seen = F.relu(F.conv2d(seen, filters.to(image)))
+        maps.append(seen)
+        seen, channels = F.avg_pool2d(seen, 2), count
+    return maps
+
+
+def load_vgg(path: Path, device: str) -> list[tuple[Tensor, Tensor]]:
+    """The 13 convolutions of VGG-16 from an .npz with `w0`, `b0`, ... `w12`, `b12`, filters as (out, in, 3, 3)."""
+    with np.load(path) as held:
+        return [tuple(torch.from_numpy(held[f"{k}{i}"]).float().to(device) for k in "wb") for i in range(13)]  # type: ignore[misc]
+
+
+def vgg_features(image: Tensor, layers: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """What each convolution of VGG-16 sees of an sRGB image (1, 3, h, w) in [0, 1]."""
+    mean, spread = (image.new_tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    seen, maps = (image - mean) / spread, []
+    for number, (filters, bias) in enumerate(layers):
+        if number in VGG_POOLS:
+            seen = F.max_pool2d(seen, 2)
+        seen = F.relu(F.conv2d(seen, filters, bias, padding=1))
+        maps.append(seen)
+    return maps

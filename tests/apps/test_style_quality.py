@@ -1,0 +1,89 @@
+"""The comparison of style variants: its measures obey their laws, every variant runs, and results are joined."""
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from skimage.metrics import structural_similarity
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def quality():
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import style_quality
+
+    yield style_quality
+    sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def noise(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def test_structure_is_whole_in_the_photo_itself(quality):
+    photo, painting = noise(96, 80, 3), noise(90, 100, 3, seed=1)
+    own = quality.measures(photo, photo, painting, None)
+    assert own["gradients"] == pytest.approx(1, abs=1e-5)
+    assert own["ssim"] == pytest.approx(1, abs=1e-5)
+    negative = quality.measures(1 - photo, photo, painting, None)
+    assert negative["gradients"] < -0.5
+    assert negative["ssim"] < 0.2
+
+
+def test_style_is_nearest_in_the_painting_itself(quality):
+    photo, painting = noise(96, 80, 3), noise(96, 80, 3, seed=1).cumsum(0) / 96
+    own = quality.measures(painting, photo, painting, None)
+    other = quality.measures(photo, photo, painting, None)
+    for name in ("wide", "deep"):
+        assert own[name] == pytest.approx(0, abs=1e-5)
+        assert other[name] > 0.3
+
+
+def test_ssim_is_the_usual_one(quality):
+    from style_measures import ssim
+
+    a, b = noise(1, 1, 40, 50), noise(1, 1, 40, 50, seed=1) * 0.5
+    expected = structural_similarity(
+        a[0, 0].numpy(), b[0, 0].numpy(), data_range=1, gaussian_weights=True, sigma=1.5, use_sample_covariance=False
+    )
+    assert ssim(a, b) == pytest.approx(expected, abs=1e-4)
+
+
+def test_variants_are_run_and_joined(quality, tmp_path, monkeypatch):
+    monkeypatch.setattr(quality, "PAIRS", ("a/b",))
+    rng = np.random.default_rng(0)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", rng.integers(0, 256, (48, 50, 3), dtype=np.uint8))
+    arguments = Namespace(
+        pictures=tmp_path, output=tmp_path / "out.json", sheets=tmp_path, size=48, iterations=1, device="cpu", workers=1,
+        vgg=None, until=float("inf"),
+    )  # fmt: skip
+    names = ["mixed 3 7", "edges", "blurred"]
+    quality.compare("a/b", names[:2], arguments)
+    quality.join(arguments.output, 48)
+    quality.compare("a/b", names[2:], arguments)
+    quality.join(arguments.output, 48)
+    kept = json.loads(arguments.output.read_text())
+    assert sorted(row["variant"] for row in kept["rows"]) == sorted(names)
+    assert [line["variant"] for line in kept["summary"]] == [name for name in quality.VARIANTS if name in names]
+    assert kept["summary"][0]["ssim"] == next(
+        r["ssim"] for r in kept["rows"] if r["variant"] == kept["summary"][0]["variant"]
+    )
+    assert len({row["wide"] for row in kept["rows"]}) == 3
+    assert (tmp_path / "a+b+mixed_3_7.jpg").exists()
+
+
+def test_every_variant_has_options(quality):
+    for variant in quality.VARIANTS.values():
+        made = (
+            quality.style_options(variant.preset, variant.changes)
+            if variant.preset
+            else quality.StyleOptions(**{**quality.BASE, **variant.changes})
+        )
+        assert made.maps > 0
