@@ -347,3 +347,10 @@ def test_tiles_thumbnails_and_what_cameras_put_behind(tmp_path):
     again = pillow_heif.open_heif(tmp_path / "again.heic")
     assert len(again.info["thumbnails"]) == 1
     assert again.info["tiling"]["tile_width"] == 64
+
+
+def test_writing_avif_takes_no_age(tmp_path):
+    noisy = np.random.default_rng(0).integers(0, 255, (400, 500, 3)).astype(np.uint8)
+    started = time.process_time()
+    write_image(tmp_path / "a.avif", Picture(noisy))
+    assert time.process_time() - started < 4  # at the encoder's own choice of effort, ten times that

@@ -131,12 +131,12 @@ def _several(photos: Sequence[str], batch: BatchOptions) -> bool:
 
 
 def _estimate(task: Task) -> Estimate:
-    """Memory for the file, three float copies of the photo and the libraries; about a third of a second a megapixel."""
+    """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
     from glocal.files.images import image_size
 
     height, width = image_size(task.source)
     pixels = height * width
-    return Estimate(f"{width} x {height}", memory=(400 << 20) + 64 * pixels, seconds=3 + 0.35e-6 * pixels)
+    return Estimate(f"{width} x {height}", memory=(500 << 20) + 80 * pixels, seconds=3 + 0.35e-6 * pixels)
 
 
 def _work(task: Task, tell: Tell, *, job: _Job) -> dict[str, Any]:
