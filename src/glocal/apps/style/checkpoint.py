@@ -28,13 +28,12 @@ def checkpoint_path(target: str | os.PathLike[str]) -> Path:
 
 def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dict[str, Any]) -> None:
     """Write a checkpoint, whole or not at all, replacing an older one."""
-    from safetensors.torch import save
+    from safetensors.torch import save_file
 
     about = {"level": point.level, "iteration": point.iteration, "recipe": _key(recipe)}
     tensors = {"lab": point.lab.detach().cpu().contiguous()} | (point.exact or {})
-    data = save(tensors, {"format": _FORMAT, "about": json.dumps(about)})
-    with write_whole(path, overwrite=True) as beside:
-        beside.write_bytes(data)
+    with write_whole(path, overwrite=True) as beside:  # straight into the file: large runs have no room for a copy
+        save_file(tensors, beside, {"format": _FORMAT, "about": json.dumps(about)})
 
 
 def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Checkpoint:

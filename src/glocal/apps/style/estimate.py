@@ -10,7 +10,8 @@ from glocal.apps.style.options import StyleOptions
 # Fitted to runs at 256 to 2048 pixels; see `docs/style.md`.
 _BASE = 600 << 20  # torch, Numba and their code
 _GIGAFLOPS = 50.0  # what one core does of the networks' arithmetic
-_SECONDS_A_PIXEL = 2.5e-7  # of everything else in an iteration, on one core
+_SECONDS_A_PIXEL = 3e-7  # of everything else in an iteration, on one core
+_SECONDS_A_START = 12e-6  # of graphs, Gram matrices and balance, for each pixel of a level
 _SECONDS_A_STEP = 6e-3  # of an iteration, however small the picture
 
 
@@ -54,7 +55,8 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     """Estimate memory and time for a photo and paintings of these sizes (height, width).
 
     Memory: graphs (neighbours, weights, distances and the reversed edges of each network: `20 d` bytes a pixel), the
-    maps of one network and the patches behind them, the history of L-BFGS, and the pictures themselves.
+    maps of one network and the patches behind them, the history of L-BFGS and its copy in a checkpoint, and the pictures
+    themselves.
     """
     shape = shape_of(photo, options.size)
     n = shape[0] * shape[1]
@@ -62,13 +64,13 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     sources = [h * w * min(1.0, longer / max(h, w)) ** 2 for h, w in paintings]
     degrees = degrees_of(options)
     edges = sum(degrees) + (options.degree if options.anchor else 0)
-    a_pixel = 12 * edges + 8 * options.degree + 8 * options.maps + 12 * 26 + 60
+    a_pixel = 12 * edges + 8 * options.degree + 8 * options.maps + 12 * 48 + 60
     files = 40 * sum(h * w for h, w in [photo, *paintings])
     memory = _BASE + files + int(a_pixel * n + (20 * max(degrees) + 4 * options.maps) * max(sources))
     levels = count_levels(shape, options.coarsest)
     sizes = [n / 4 ** (levels - 1 - k) for k in range(levels)]
     work = sum(iterations_at(options, k) * step_seconds(size, options) for k, size in enumerate(sizes))
-    return Cost(memory, 2 + work, shape, levels)
+    return Cost(memory, 2 + work + _SECONDS_A_START * sum(sizes), shape, levels)
 
 
 def step_seconds(pixels: float, options: StyleOptions) -> float:
