@@ -60,7 +60,7 @@ class SpeechOptions:
             raise ArgumentError(message)
         if self.sigma is not None and not (self.sigma >= 0 and math.isfinite(self.sigma)):
             message = (
-                f"denoise_speech: `sigma` (={self.sigma}) must be finite and not negative. Use None to estimate it."
+                f"denoise_speech: `sigma` (={self.sigma}) must be finite and not negative. Leave it out to estimate it."
             )
             raise ArgumentError(message)
         if not 0 <= self.strength <= 1:
