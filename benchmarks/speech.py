@@ -13,6 +13,7 @@ import argparse
 import json
 import platform
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_le
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "speech.json"
 CURVES = HERE / "results" / "speech_training.json"
+GRAPHS = HERE / "results" / "frames_graph.json"
 PAGE = HERE.parent / "docs" / "speech.md"
 PICTURES = HERE.parent / "docs" / "pictures"
 SAMPLE = HERE.parent / "samples" / "speech.wav"
@@ -77,50 +79,75 @@ def speed(seconds: int = 60) -> float:
     return seconds / min(taken)
 
 
-def tables(found: dict[str, Any]) -> str:
-    """The three tables as Markdown."""
-    parts = []
-    for name, entry in found["sets"].items():
-        parts.append(
-            f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)\n"
-        )
-        rows = [
-            f"| {s['method']} | {s['mean']:.2f} | {s['error']:.2f} / {s['error_seeds']:.3f} |" for s in entry["paper"]
-        ]
-        parts.append("\n".join(["| method | SNR | error |", "|---|---|---|", *rows]) + "\n")
-        parts.append(
-            f"**{name}**, {entry['all_clips']} clips, the same noise, all methods (standard error over clips)\n"
-        )
-        by = {(s["method"], s["measure"]): s for s in entry["all"]}
-        names = list(dict.fromkeys(method for method, _ in by))
-        lines = ["| method | SNR | SI-SDR | STOI | PESQ |", "|---|---|---|---|---|"]
-        for method in names:
-            cells = [f"{by[method, m]['mean']:.{p}f} ({by[method, m]['error']:.{p}f})"
-                     for m, p in (("SNR", 2), ("SI-SDR", 2), ("STOI", 3), ("PESQ", 2))]  # fmt: skip
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines) + "\n")
-        parts.append(f"**{name}**, {entry['levels_clips']} clips, SI-SDR in dB by the SNR of the input, white noise\n")
-        names = [s["method"] for s in next(iter(entry["levels"].values()))]
-        lines = [
-            "| method | " + " | ".join(f"{float(v):g} dB" for v in entry["levels"]) + " |",
-            "|---" * (len(entry["levels"]) + 1) + "|",
-        ]
-        for i, method in enumerate(names):
-            cells = [f"{scores[i]['mean']:.2f}" + (f" ({scores[i]['error']:.2f})" if " - " in method else "")
-                     for scores in entry["levels"].values()]  # fmt: skip
-            lines.append(f"| {method} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines) + "\n")
-        parts.append(
-            f"**{name}**, {entry['colours_clips']} clips, SI-SDR in dB, coloured noise at 5 dB (error over clips)\n"
-        )
-        lines = ["| method | " + " | ".join(entry["colours"]) + " |", "|---" * (len(entry["colours"]) + 1) + "|"]
-        for i, first in enumerate(next(iter(entry["colours"].values()))):
-            cells = [f"{row[i]['mean']:.2f} ({row[i]['error']:.2f})" for row in entry["colours"].values()]
-            lines.append(f"| {first['method']} | " + " | ".join(cells) + " |")
-        parts.append("\n".join(lines) + "\n")
+def tables(found: dict[str, Any], graphs: dict[str, Any] | None = None) -> str:
+    """All tables as Markdown; a set has those that were measured on it. `graphs` are the results of frames_graph.py."""
+    makers = {"paper": paper_table, "all": all_table, "levels": levels_table, "colours": colours_table}
+    parts = [makers[part](name, entry) for name, entry in found["sets"].items() for part in makers if part in entry]
+    parts += [graph_table(name, entry, graphs["steps"]) for name, entry in graphs["sets"].items()] if graphs else []
     if "real_time" in found:
         parts.append(f"Speed of `frames`: {found['real_time']:.0f} times faster than real time on one core.\n")
     return "\n".join(parts)
+
+
+def paper_table(name: str, entry: dict[str, Any]) -> str:
+    """SNR of the paper's methods."""
+    title = f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)"
+    rows = [[s["method"], f"{s['mean']:.2f}", f"{s['error']:.2f} / {s['error_seeds']:.3f}"] for s in entry["paper"]]
+    return _markdown(title, ["method", "SNR", "error"], rows)
+
+
+def all_table(name: str, entry: dict[str, Any]) -> str:
+    """All methods and measures at the paper's noise."""
+    title = f"**{name}**, {entry['all_clips']} clips, the same noise, all methods (standard error over clips)"
+    by = {(s["method"], s["measure"]): s for s in entry["all"]}
+    digits = {"SNR": 2, "SI-SDR": 2, "STOI": 3, "PESQ": 2}
+    rows = [
+        [method, *(f"{by[method, m]['mean']:.{d}f} ({by[method, m]['error']:.{d}f})" for m, d in digits.items())]
+        for method in dict.fromkeys(method for method, _ in by)
+    ]
+    return _markdown(title, ["method", *digits], rows)
+
+
+def levels_table(name: str, entry: dict[str, Any]) -> str:
+    """SI-SDR by the SNR of the input."""
+    title = f"**{name}**, {entry['levels_clips']} clips, SI-SDR in dB by the SNR of the input, white noise"
+    return _by_level(title, entry["levels"], errors=lambda method: " - " in method)
+
+
+def colours_table(name: str, entry: dict[str, Any]) -> str:
+    """SI-SDR in coloured noise."""
+    title = f"**{name}**, {entry['colours_clips']} clips, SI-SDR in dB, coloured noise at 5 dB (error over clips)"
+    columns = list(zip(*entry["colours"].values(), strict=True))
+    rows = [[row[0]["method"], *(f"{s['mean']:.2f} ({s['error']:.2f})" for s in row)] for row in columns]
+    return _markdown(title, ["method", *entry["colours"]], rows)
+
+
+def graph_table(name: str, entry: dict[str, Any], steps: int) -> str:
+    """`frames` with the graph of similar frames and with the local graph in time."""
+    title = (
+        f"**{name}**, {entry['clips']} clips, `frames` after {steps:,} steps with one graph or the other, SI-SDR in dB"
+    )
+    return _by_level(title, entry["levels"], errors=lambda method: method == "difference", digits=3)
+
+
+def _by_level(
+    title: str, levels: dict[str, list[dict[str, Any]]], errors: Callable[[str], bool], digits: int = 2
+) -> str:
+    rows = []
+    for row in zip(*levels.values(), strict=True):
+        method = row[0]["method"]
+        rows.append(
+            [
+                method,
+                *(f"{s['mean']:.{digits}f}" + (f" ({s['error']:.{digits}f})" if errors(method) else "") for s in row),
+            ]
+        )
+    return _markdown(title, ["method", *(f"{float(level):g} dB" for level in levels)], rows)
+
+
+def _markdown(title: str, head: list[str], rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
+    return "\n".join([title, "", lines[0], "|---" * len(head) + "|", *lines[1:]]) + "\n"
 
 
 def write_page(found: dict[str, Any]) -> None:
@@ -128,7 +155,10 @@ def write_page(found: dict[str, Any]) -> None:
     page = PAGE.read_text(encoding="utf-8")
     start, end = "<!-- tables: made by benchmarks/speech.py -->\n", "<!-- end of tables -->"
     before, _, rest = page.partition(start)
-    PAGE.write_text(before + start + "\n" + tables(found) + "\n" + end + rest.partition(end)[2], encoding="utf-8")
+    graphs = json.loads(GRAPHS.read_text()) if GRAPHS.exists() else None
+    PAGE.write_text(
+        before + start + "\n" + tables(found, graphs) + "\n" + end + rest.partition(end)[2], encoding="utf-8"
+    )
 
 
 def draw_curves() -> None:
