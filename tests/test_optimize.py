@@ -131,3 +131,13 @@ def test_lbfgs_with_its_memory_goes_on_to_the_same_bits(after):
     assert torch.equal(rest.x, whole.x)
     assert rest.losses == whole.losses[after:]
     assert not torch.equal(lbfgs(valley, kept["x"], iterations=30 - after, history=6).x, whole.x)
+
+
+def test_a_history_of_nothing_is_refused():
+    with pytest.raises(ArgumentError, match="must be positive"):
+        lbfgs(lambda x: x.square().sum(), torch.ones(2), iterations=2, history=0)
+
+
+def test_a_gradient_of_zero_ends_the_search():
+    found = lbfgs(lambda x: (0 * x).sum(), torch.ones(2), iterations=5)
+    assert (found.reason, found.evaluations) == ("gradient", 1)

@@ -75,13 +75,16 @@ class WeightedSum:
 
     def evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the gradient, term by term."""
-        value, gradient = x.new_zeros(()), torch.zeros_like(x)
+        value, gradient = x.new_zeros(()), None
         for name, term in self.terms.items():
             start = time.perf_counter()
             part, slope = value_and_gradient(term, x)
             value = value + self.factors[name] * part
-            gradient.add_(slope, alpha=self.factors[name])
+            gradient = (
+                slope * self.factors[name] if gradient is None else gradient.add_(slope, alpha=self.factors[name])
+            )
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+        assert gradient is not None  # there is a term
         return value, gradient
 
 
@@ -162,10 +165,10 @@ def lbfgs(
     losses = [value]
     memory = History(x, history) if memory is None else memory
     for iteration in range(iterations):
-        if not float(gradient.abs().max()) > tolerance:
+        direction, slope = memory.direction(gradient)
+        if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):
             reason = "gradient"
             break
-        direction, slope = memory.direction(gradient)
         step = 1.0 if memory.pairs else _first_step(gradient, first)
         found = None
         for _ in range(20):
@@ -215,6 +218,9 @@ class History:
     """
 
     def __init__(self, x: Tensor, history: int) -> None:
+        if history < 1:
+            message = f"History: `history` (={history}) must be positive. 10 is usual."
+            raise ArgumentError(message)
         # Rows: steps, gradient changes, and the gradient last. One slot is spare: a pair is written before it is judged.
         self.slots, self.history = history + 1, history
         self.rows = torch.zeros(2 * self.slots + 1, x.numel(), dtype=x.dtype, device=x.device)

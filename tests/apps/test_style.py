@@ -166,6 +166,11 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
     recipe = {"options": {}, "arguments": {}, "inputs": []}
     save_checkpoint(tmp_path / "a.checkpoint", points[0], recipe)
     point = load_checkpoint(tmp_path / "a.checkpoint", recipe)
+    assert point.exact is not None
+    short = replace(point, exact=point.exact | {"rows": point.exact["rows"][:, 1:].contiguous()})
+    save_checkpoint(tmp_path / "b.checkpoint", short, recipe)
+    with pytest.raises(InputError, match="it is damaged"):
+        load_checkpoint(tmp_path / "b.checkpoint", recipe)
     rest = glocal.stylize(*pictures, options=options, checkpoint=point)
     assert rest.rgb.tobytes() == whole.rgb.tobytes()
     # Without the memory of L-BFGS it would be another picture: the test can fail.

@@ -188,7 +188,7 @@ def test_the_plan(call, tree, capsys):
 def test_memory_is_respected(call, tree, capsys):
     assert call(tree / "in/a.png", "-o", tree / "a.png", "--max-memory", "50K") == 5
     assert capsys.readouterr().err.endswith(
-        "a.png: the work needs 72.0 kB, and it may take 51.2 kB. "
+        "a.png): the work needs 72.0 kB, and it may take 51.2 kB. "
         "Try: use a smaller input, fewer --jobs or a larger --max-memory.\n"
     )
     assert call(tree / "in", "-o", tree / "out", "--max-memory", "100K", "--jobs", 2) == 0

@@ -40,7 +40,7 @@ def test_what_is_broken_is_named_with_its_remedy(capsys, monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("name", [*self_test.CHECKS])
 def test_each_check_passes_here(name):
-    assert self_test.tested(name, self_test.CHECKS[name]).problem is None
+    assert self_test.run_check(name, self_test.CHECKS[name]).problem is None
 
 
 def test_what_does_not_fit_into_two_seconds_is_left_out(monkeypatch):
@@ -49,17 +49,17 @@ def test_what_does_not_fit_into_two_seconds_is_left_out(monkeypatch):
     monkeypatch.setattr(self_test, "CHECKS", {"first": lambda: None, "second": lambda: "wrong"})
     first, second = self_test.run_checks()
     assert str(first) == "good (1.33 s)"
-    assert str(second) == "left out, since 2 s are over; run `glocal doctor` again when the kernels are compiled"
+    assert str(second) == "left out, since 2 s are over; run `glocal doctor` again when the machine is free"
     assert second.problem is None
 
 
 def test_compiling_is_told():
     import numba
 
-    compiled = self_test.tested("new", lambda: numba.njit(lambda x: x + 1)(1) and None)
+    compiled = self_test.run_check("new", lambda: numba.njit(lambda x: x + 1)(1) and None)
     assert (compiled.problem, compiled.compiled) == (None, True)
     assert "kernels compiled now" in str(compiled)
-    assert not self_test.tested("old", lambda: None).compiled
+    assert not self_test.run_check("old", lambda: None).compiled
 
 
 def test_checks_notice_wrong_results(monkeypatch):
@@ -77,4 +77,4 @@ def test_checks_notice_wrong_results(monkeypatch):
     assert "wrong neighbours" in (self_test.neighbors() or "")
     monkeypatch.setattr(torch.nn.functional, "conv2d", lambda x, w: torch.zeros(1, 4, 12, 10))
     assert "differs from torch's convolution" in (self_test.convolution() or "")
-    assert self_test.tested("x", lambda: str(1 / 0)).problem == "ZeroDivisionError: division by zero"
+    assert self_test.run_check("x", lambda: str(1 / 0)).problem == "ZeroDivisionError: division by zero"

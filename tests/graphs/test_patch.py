@@ -126,3 +126,9 @@ def test_refuses(signal, options, error, text):
 def test_integer_images_are_converted():
     image = torch.randint(0, 255, (6, 6, 3), dtype=torch.uint8)
     assert torch.equal(glocal.patch_graph(image, k=4).neighbors, glocal.patch_graph(image.double(), k=4).neighbors)
+
+
+@pytest.mark.parametrize(("name", "value"), [("k", 2.5), ("patch", 3.0), ("search_radius", 1.5)])
+def test_sizes_are_whole_numbers(name, value):
+    with pytest.raises(ArgumentError, match=f"`{name}` .* must be a whole number"):
+        glocal.patch_graph(torch.rand(8, 8, 1), **{"k": 3, "patch": 3} | {name: value})

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.kernels import convolve, cpu, launch, reference
+from glocal.graphs.patch import patch_graph
+from glocal.kernels import convolve, cpu, launch, reference, threads
 from glocal.kernels.threads import share
 
 OPS = ("graph_conv", "shared_conv", "extract")
@@ -258,3 +259,29 @@ def test_overflow_is_a_result_not_a_warning(recwarn):
     gram = cpu.gram(huge, neighbors, None, filters, bias, cpu.reverse(neighbors))
     assert torch.isinf(gram).all()
     assert not recwarn.list
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (9, 1, 3), (33, 17, 3), (5, 4, 2), (700, 900, 1)], ids=str)
+def test_variation_equals_the_reference(shape):
+    image = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).round(decimals=1)  # with equal neighbours
+    for dtype in (torch.float32, torch.float64):
+        (value, slope), (expected, expected_slope) = (b.variation(image.to(dtype)) for b in (cpu, reference))
+        torch.testing.assert_close(value, expected, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
+        assert torch.equal(slope, expected_slope)
+        assert value.dtype == slope.dtype == dtype
+
+
+def test_a_pool_larger_than_the_threads_of_a_call(monkeypatch):
+    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
+    before = torch.get_num_threads()
+    image = torch.rand(48, 48, 1, generator=torch.Generator().manual_seed(0))
+    try:
+        torch.set_num_threads(8)
+        first = patch_graph(image, k=5, patch=3)
+        torch.set_num_threads(2)
+        for _ in range(12):
+            assert torch.equal(patch_graph(image, k=5, patch=3).neighbors, first.neighbors)
+    finally:
+        torch.set_num_threads(before)
+        threads._workers().shutdown()

@@ -99,3 +99,16 @@ def test_sequential_uses_the_graph_each_layer_names():
 def test_layers_say_what_they_are():
     assert repr(GraphConv(3, 50, 25)) == "GraphConv(3, 50, degree=25, bias=True)"
     assert repr(SharedGraphConv(9)) == "SharedGraphConv(degree=9)"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
+def test_other_numbers_are_refused(dtype):
+    x = torch.ones(4, 2).to(dtype)
+    with pytest.raises(ArgumentError, match="float32 or float64"):
+        functional.graph_conv(x, glocal.grid_graph((4,)), torch.ones(3, 2, 1))
+
+
+@pytest.mark.parametrize(("x", "filters"), [((0, 4, 2), (3, 2, 1)), ((4, 0), (3, 0, 1)), ((4, 2), (3, 2, 0))])
+def test_empty_tensors_are_refused(x, filters):
+    with pytest.raises(ArgumentError, match="are empty"):
+        functional.graph_conv(torch.ones(x), glocal.grid_graph((4,)), torch.ones(filters))

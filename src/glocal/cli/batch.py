@@ -110,6 +110,7 @@ def run_batch(
     suffixes: Collection[str],
     options: BatchOptions,
     report: Report,
+    also: Sequence[str | None] = (),
 ) -> None:
     """Do the work for every input and report.
 
@@ -121,6 +122,7 @@ def run_batch(
         suffixes: Which files of a folder are meant, such as `glocal.files.formats.SUFFIXES`.
         options: The user's flags.
         report: Where to write.
+        also: Files that are written beside the outputs, None for those that are not.
 
     Raises:
         GlocalError: The error of the only input. With several inputs, each failure is reported and the rest go on.
@@ -129,6 +131,7 @@ def run_batch(
     if options.skip_existing and options.overwrite:
         raise ArgumentError("--skip-existing and --overwrite contradict each other. Give one of them.")
     tasks = plan_tasks(command, inputs, output=options.output, recursive=options.recursive, suffixes=suffixes)
+    _check_also([path for path in also if path is not None], tasks, options)
     memory = options.max_memory or available_memory()
     if options.dry_run:
         return _show_plan(command, tasks, estimate, options, memory, report)
@@ -199,7 +202,7 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Estimate], tell: 
     needs = estimate(task)
     if needs.memory > task.memory:
         raise MemoryLimitError(
-            f"{task.source}: the work needs {bytes_text(needs.memory)}, and it may take {bytes_text(task.memory)}. "
+            f"memory ({task.source}): the work needs {bytes_text(needs.memory)}, and it may take {bytes_text(task.memory)}. "
             f"Use {needs.smaller} or a larger --max-memory."
         )
     try:
@@ -216,6 +219,17 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Estimate], tell: 
 
 def _failure(task: Task, error: BaseException) -> Outcome:
     return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
+
+
+def _check_also(also: list[str], tasks: list[Task], options: BatchOptions) -> None:
+    """Refuse, before any work, further outputs that are in the way of others or of files that exist."""
+    taken = {task.target.absolute() for task in tasks} | {task.source.absolute() for task in tasks}
+    for path in also:
+        if Path(path).absolute() in taken:
+            raise ArgumentError(f"{path}: it is an input or another output too. Give each file its own name.")
+        taken.add(Path(path).absolute())
+        if Path(path).exists() and not (options.overwrite or options.skip_existing):
+            raise OutputError(f"write file ({path}): the file exists already. Add --overwrite or use another name.")
 
 
 def _is_wanted(task: Task, options: BatchOptions) -> bool:

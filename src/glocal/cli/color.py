@@ -92,7 +92,10 @@ def color(
         )
     job = _Job(references, options, files, batch, image, run)
     work = functools.partial(_work, job=job)
-    run_batch("color", photos, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+    run_batch(
+        "color", photos, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run),
+        also=files.single,
+    )  # fmt: skip
 
 
 def _roles(inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], tuple[str, ...]]:

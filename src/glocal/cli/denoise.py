@@ -47,7 +47,8 @@ def denoise(
         )
     work = functools.partial(_work, options=options, files=files, batch=batch, image=image, run=run)
     run_batch(
-        "denoise", inputs, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run)
+        "denoise", inputs, work, estimate=_estimate, suffixes=SUFFIXES, options=batch, report=Report(run),
+        also=[files.residual],
     )  # fmt: skip
 
 

@@ -123,7 +123,9 @@ def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
     """A task, whose output is looked at now, since the work may take long. A suffix that the input has is its own affair."""
     suffix = target.suffix.lower()
     problem = one.problem
-    if problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
+    if problem is None and str(target) == "-" and ".wav" not in suffixes:
+        problem = ArgumentError("-o (-): only sound goes through a pipe. Name a file.")
+    elif problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
         known = " ".join(sorted(suffixes))
         problem = ArgumentError(f"-o ({target}): the suffix `{suffix}` names no format. Use one of {known}.")
     return Task(one.path, target, problem=problem)

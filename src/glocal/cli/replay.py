@@ -69,6 +69,7 @@ def replay(
         "largest_difference": difference.largest,
         "mean_difference": difference.mean,
         "versions_changed": changed,
+        "stopped": bool(recipe.get("stopped")),
     }
     report.result(data, _verdict(data))
     if not difference.same_content:
@@ -80,6 +81,8 @@ def _verdict(data: dict[str, Any]) -> str:
         return f"{data['file']}: the same to the bit"
     libraries = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in data["versions_changed"].items())
     why = f" (changed since: {libraries})" if libraries else ""
+    if data["stopped"]:
+        why = " (the run that made it was stopped before its end, this one was not)"
     if data["same_content"]:
         return f"{data['file']}: the same content; only the metadata differ{why}"
     return (

@@ -45,7 +45,16 @@ def speech(
         raise ArgumentError("speech: --residual names one file, and there are several recordings. Give one recording.")
     report = Report(run)
     work = functools.partial(_work, options=options, files=files, overwrite=batch.overwrite, report=report)
-    run_batch("speech", inputs, work, estimate=_estimate, suffixes=tuple(SUFFIXES), options=batch, report=report)
+    run_batch(
+        "speech",
+        inputs,
+        work,
+        estimate=_estimate,
+        suffixes=tuple(SUFFIXES),
+        options=batch,
+        report=report,
+        also=[files.residual],
+    )
 
 
 def _planned(inputs: list[str], batch: BatchOptions) -> list[Task]:

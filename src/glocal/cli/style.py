@@ -104,7 +104,10 @@ def style(
     work = functools.partial(
         _work, paintings=paintings, options=options, files=files, batch=batch, image=image, run=run
     )
-    run_batch("style", photos, work, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+    run_batch(
+        "style", photos, work, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run),
+        also=[files.preview, files.compare, files.recipe],
+    )  # fmt: skip
 
 
 def _roles(inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], list[str]]:
@@ -184,6 +187,8 @@ def _work(
             photo, sources, options=options, weights=numbers_of(files.weights) if files.weights else None,
             mask=files.mask, regions=pairs, init=files.init, checkpoint=point, callback=told,
         )  # fmt: skip
+    if result.stopped:
+        recipe = recipe | {"stopped": True}
     notes = write_image(
         task.target, from_srgb(photo, result.rgb, depth=image.depth), depth=image.depth, quality=image.quality, metadata=image.metadata,
         recipe=recipe, overwrite=batch.overwrite,

@@ -81,6 +81,10 @@ def pad_planes(image: Tensor, patch: tuple[int, int]) -> Tensor:
 def _check(image: Tensor, k: int, patch: int, coords: float, radius: int | None) -> None:
     h, w, _ = image.shape
     n = h * w
+    for name, value in (("k", k), ("patch", patch), ("search_radius", radius or 0)):
+        if not isinstance(value, int | np.integer):
+            message = f"patch_graph: `{name}` (={value}) must be a whole number. Use an int."
+            raise ArgumentError(message)
     if patch < 1 or patch % 2 == 0:
         message = (
             f"patch_graph: `patch` (={patch}) must be odd and positive, so that the vertex is its centre. Use 3 or 7."

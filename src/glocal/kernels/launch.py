@@ -13,6 +13,7 @@ from torch import Tensor
 
 from glocal.kernels import convolve, grams, rows
 from glocal.kernels.threads import share
+from glocal.kernels.variation import variation as rows_of_steps
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
 LEAST = 8  # blocks of a part: what a thread does must take longer than waking it
@@ -230,6 +231,20 @@ def gram_backward(
     gx = torch.empty_like(x, memory_format=torch.contiguous_format)
     _add_spans(parts, lows, offsets, gx.view(1, -1).numpy(), c)
     return gx
+
+
+def variation(image: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the total variation of (h, w, c) and its slope."""
+    h, w, c = image.shape
+    slope = torch.empty_like(image, memory_format=torch.contiguous_format)
+    flat, out = _flat(image), slope.view(-1).numpy()
+    totals, cuts = np.zeros(h, flat.dtype), _cuts(h, PARTS, max(1, SMALL // (32 * w * c)))
+
+    def work(part: int) -> None:
+        rows_of_steps(flat, h, w * c, c, cuts[part], cuts[part + 1], out, totals)
+
+    share(len(cuts) - 1, work)
+    return torch.tensor(totals.sum(), dtype=image.dtype), slope
 
 
 def _spans(columns: Any, n: int, d: int, c: int, cuts: list[int]) -> tuple[Any, Any]:

@@ -38,7 +38,7 @@ from glocal.kernels.simd import (
     pair_distance,
     row_sums,
 )
-from glocal.kernels.threads import share
+from glocal.kernels.threads import most_threads, share
 
 LANES = 64  # pairs tested at a time
 FOUR, TWO, NONE = constant(4), constant(2), constant(0)
@@ -368,7 +368,7 @@ class _Team:
         self.common, self.blank = common, common.copy()
         size = -(-(k - 1) // 8) * 8
         # a thread touches its part when it begins, so that idle ones cost nothing
-        threads = max(1, torch.get_num_threads())
+        threads = most_threads()
         self.keys = aligned(threads * len(common) * size, np.int64).reshape(threads, -1)
         self.memories: dict[str, Memory] = {}
         self.coarse: dict[str, Coarse] = {}

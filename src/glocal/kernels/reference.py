@@ -141,6 +141,17 @@ def gram(
     return maps.T @ maps
 
 
+def variation(image: Tensor) -> tuple[Tensor, Tensor]:
+    """Total variation of an image (h, w, c), `sum |x_i - x_j|` over adjacent pixels, and its slope (h, w, c)."""
+    value, slope = image.new_zeros(()), torch.zeros_like(image)
+    for axis, size in enumerate(image.shape[:2]):
+        step = image.narrow(axis, 1, size - 1) - image.narrow(axis, 0, size - 1)
+        value += step.abs().sum()
+        slope.narrow(axis, 1, size - 1).add_(step.sign())
+        slope.narrow(axis, 0, size - 1).sub_(step.sign())
+    return value, slope
+
+
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 

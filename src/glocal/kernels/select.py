@@ -17,7 +17,7 @@ import torch
 
 from glocal.errors import DeviceError
 
-OPERATIONS = ("patch_neighbors", "knn", "reverse", "extract", "graph_conv", "shared_conv", "gram")
+OPERATIONS = ("patch_neighbors", "knn", "reverse", "extract", "graph_conv", "shared_conv", "gram", "variation")
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -54,7 +54,7 @@ BACKENDS: tuple[Backend, ...] = (
         "cpu",
         {
             "patch_neighbors": "cpu_neighbors",
-            **dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram"), "cpu"),
+            **dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram", "variation"), "cpu"),
         },
         _cpu_refuses,
     ),

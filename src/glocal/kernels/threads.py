@@ -38,10 +38,19 @@ def share(parts: int, work: Callable[[int], None]) -> None:
         future.result()
 
 
+def most_threads() -> int:
+    """How many threads may meet in one work: the caller, and any worker of the pool, which may be larger than a call uses."""
+    return 1 + _size()
+
+
+def _size() -> int:
+    return max(1, (os.cpu_count() or 1) - 1)
+
+
 def _workers() -> ThreadPoolExecutor:
     global _pool
     if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="glocal")
+        _pool = ThreadPoolExecutor(max_workers=_size(), thread_name_prefix="glocal")
     return _pool
 
 

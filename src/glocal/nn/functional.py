@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
@@ -95,11 +96,14 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor) -> Tensor
             f"{caller}: `graph` is a {type(graph).__name__}, not a Graph. Build one with grid_graph or patch_graph."
         )
         raise ArgumentError(message)
-    if not isinstance(x, Tensor) or not x.is_floating_point():
+    if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
         message = (
             f"{caller}: the signal must be a float32 or float64 tensor, got {kind}. Convert with .to(torch.float32)."
         )
+        raise ArgumentError(message)
+    if x.numel() == 0 or parameters.numel() == 0:
+        message = f"{caller}: the signal {tuple(x.shape)} or the filters {tuple(parameters.shape)} are empty. Give both some numbers."
         raise ArgumentError(message)
     if x.ndim not in (2, 3) or x.shape[-2] != graph.num_vertices:
         message = (

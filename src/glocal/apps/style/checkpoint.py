@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from glocal.apps.style.solve import Checkpoint
+from glocal.apps.style.solve import HISTORY, Checkpoint
 from glocal.errors import InputError
 from glocal.files.atomic import write_whole
 
@@ -46,10 +46,15 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
 
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["about"])
+            notes = file.metadata() or {}
+            if notes["format"] != _FORMAT:
+                raise ValueError(notes["format"])
+            about = json.loads(notes["about"])
             level, iteration, key = int(about["level"]), int(about["iteration"]), about["recipe"]
             lab = file.get_tensor("lab")
             exact = {name: file.get_tensor(name) for name in _EXACT} if "z" in file.keys() else None  # noqa: SIM118
+            if exact is not None:
+                _check_exact(exact, lab.numel())
     except OSError as error:
         raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start anew.") from error
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
@@ -61,6 +66,21 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
         )
         raise InputError(message)
     return Checkpoint(level, iteration, lab, exact)
+
+
+def _check_exact(exact: dict[str, Any], size: int) -> None:
+    """See that the memory of L-BFGS fits together.
+
+    Raises:
+        ValueError: It does not.
+    """
+    pairs, rows, dots, fresh = (exact[name] for name in ("pairs", "rows", "dots", "fresh"))
+    slots = HISTORY + 1
+    fits = rows.shape == (2 * len(pairs), size) and dots.shape == (2 * slots + 1, 2 * slots + 1)
+    fits = fits and exact["z"].numel() == size
+    known = all(0 <= pair < slots for pair in pairs.tolist()) and all(0 <= row < 2 * slots for row in fresh.tolist())
+    if not (fits and known):
+        raise ValueError(tuple(rows.shape))
 
 
 def _key(recipe: dict[str, Any]) -> str:

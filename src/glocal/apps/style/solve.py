@@ -26,7 +26,7 @@ from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVaria
 from glocal.graph import Graph
 from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
-_HISTORY = 10  # pairs that L-BFGS remembers
+HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
@@ -230,7 +230,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
     began = told = time.perf_counter()
-    memory = History(start, _HISTORY)
+    memory = History(start, HISTORY)
     assert isinstance(objective, WeightedSum)
     factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
     if exact := _exact(run, level):

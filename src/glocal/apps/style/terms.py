@@ -11,6 +11,7 @@ from torch.autograd.function import Function, once_differentiable
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
+from glocal.kernels import select
 from glocal.nn.functional import shared_conv
 
 
@@ -81,13 +82,8 @@ class _Variation(Function):
 
     @staticmethod
     def forward(ctx: Any, image: Tensor) -> Tensor:
-        value, slope = image.new_zeros(()), torch.zeros_like(image)
-        for axis, size in enumerate(image.shape[:2]):
-            step = image.narrow(axis, 1, size - 1) - image.narrow(axis, 0, size - 1)
-            value += step.abs().sum()
-            step.sign_()
-            slope.narrow(axis, 1, size - 1).add_(step)
-            slope.narrow(axis, 0, size - 1).sub_(step)
+        value: Tensor
+        value, slope = select.pick("variation", image.device)(image)
         ctx.save_for_backward(slope)
         return value
 
