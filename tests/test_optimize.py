@@ -73,6 +73,7 @@ def test_the_history_gives_the_direction_of_the_two_loop_recursion():
         history.add(s, zero, y, zero)
         pairs = [*pairs, (s, y)][-3:]
     history.add(s, zero, -s, zero)  # negative curvature: not kept
+    history.add(s, zero, s / 0, zero)  # not finite: not kept, and not in the way
     g = torch.randn(6, generator=make, dtype=torch.float64)
     q, alphas = -g, []
     for s, y in reversed(pairs):

@@ -235,6 +235,7 @@ class History:
         torch.sub(after.reshape(-1), before.reshape(-1), out=change)
         torch.sub(gradient_after.reshape(-1), gradient_before.reshape(-1), out=turn)
         if not float(change @ turn) > 1e-10 * float(turn @ turn):
+            change.zero_(), turn.zero_()  # what is not used is multiplied by 0, and must be finite
             return
         self.pairs = [*self.pairs, slot][-self.history :]
         self.fresh += [slot, self.slots + slot]

@@ -21,7 +21,7 @@ from glocal.cli.memory import available_memory, parse_bytes
 from glocal.cli.paths import Task, output_root, plan_tasks
 from glocal.cli.report import Report, Tell, bytes_text, seconds_text
 from glocal.errors import ArgumentError, GlocalError, MemoryLimitError, OutputError
-from glocal.files.atomic import write_whole
+from glocal.files.atomic import check_free, write_whole
 
 Work = Callable[[Task, Tell], dict[str, Any]]
 FAILED_NAME = "failed.json"
@@ -228,8 +228,8 @@ def _check_also(also: list[str], tasks: list[Task], options: BatchOptions) -> No
         if Path(path).absolute() in taken:
             raise ArgumentError(f"{path}: it is an input or another output too. Give each file its own name.")
         taken.add(Path(path).absolute())
-        if Path(path).exists() and not (options.overwrite or options.skip_existing):
-            raise OutputError(f"write file ({path}): the file exists already. Add --overwrite or use another name.")
+        if Path(path).parent.is_dir():  # else the work makes it
+            check_free(path, overwrite=options.overwrite or options.skip_existing)
 
 
 def _is_wanted(task: Task, options: BatchOptions) -> bool:

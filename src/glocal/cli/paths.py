@@ -10,6 +10,7 @@ from pathlib import Path
 from glocal.errors import ArgumentError, GlocalError, InputError
 
 DEFAULT_PATTERN = "{stem}_{command}{ext}"
+PIPED = ".wav"  # what goes through a pipe: commands that cannot write it have none
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
     """A task, whose output is looked at now, since the work may take long. A suffix that the input has is its own affair."""
     suffix = target.suffix.lower()
     problem = one.problem
-    if problem is None and str(target) == "-" and ".wav" not in suffixes:
+    if problem is None and str(target) == "-" and PIPED not in suffixes:
         problem = ArgumentError("-o (-): only sound goes through a pipe. Name a file.")
     elif problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
         known = " ".join(sorted(suffixes))

@@ -10,7 +10,7 @@ are not themselves differentiable, and asking for it is an error.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -78,16 +78,15 @@ def gram(
     return _Gram.apply(x, neighbors, weights, filters, bias)
 
 
-def variation(image: Tensor) -> tuple[Tensor, Tensor]:
-    """Total variation of an image (h, w, c), `sum |x_i - x_j|` over adjacent pixels, and its slope (h, w, c).
+def variation(image: Tensor) -> Tensor:
+    """Total variation `sum |x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c). Differentiable.
 
-    Cost: O(h w c), one pass.
+    The slope is found on the way: one pass over the image, where autograd takes some twenty. Cost: O(h w c).
 
-    >>> value, slope = variation(torch.tensor([[[0.0], [2.0]]]))
-    >>> float(value), slope.flatten().tolist()
-    (2.0, [-1.0, 1.0])
+    >>> float(variation(torch.tensor([[[0.0], [2.0]]])))
+    2.0
     """
-    return launch.variation(image)
+    return cast(Tensor, _Variation.apply(image))
 
 
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
@@ -179,3 +178,19 @@ class _Gram(Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         x, neighbors, weights, filters, maps = ctx.saved_tensors
         return launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g), None, None, None, None
+
+
+class _Variation(Function):
+    """`variation` and its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor) -> Tensor:
+        value, slope = launch.variation(image)
+        ctx.save_for_backward(slope)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return g * slope

@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.kernels import convolve, grams, rows
+from glocal.kernels import convolve, differences, grams, rows
 from glocal.kernels.threads import share
-from glocal.kernels.variation import variation as rows_of_steps
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
 LEAST = 8  # blocks of a part: what a thread does must take longer than waking it
@@ -241,7 +240,7 @@ def variation(image: Tensor) -> tuple[Tensor, Tensor]:
     totals, cuts = np.zeros(h, flat.dtype), _cuts(h, PARTS, max(1, SMALL // (32 * w * c)))
 
     def work(part: int) -> None:
-        rows_of_steps(flat, h, w * c, c, cuts[part], cuts[part + 1], out, totals)
+        differences.variation(flat, h, w * c, c, cuts[part], cuts[part + 1], out, totals)
 
     share(len(cuts) - 1, work)
     return torch.tensor(totals.sum(), dtype=image.dtype), slope

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import Function, once_differentiable
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
-from glocal.kernels import select
-from glocal.nn.functional import shared_conv
+from glocal.nn.functional import shared_conv, total_variation
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,28 +71,7 @@ class TotalVariation:
     def __call__(self, z: Tensor) -> Tensor:
         """z (n, 3), as the networks see it."""
         image = z if self.frame.upright else z @ self.frame.color
-        return _total_variation(image.view(*self.shape, 3))
-
-
-class _Variation(Function):
-    """`sum |x_i - x_j|` with its slope found on the way: autograd takes three times as many passes over the image."""
-
-    @staticmethod
-    def forward(ctx: Any, image: Tensor) -> Tensor:
-        value: Tensor
-        value, slope = select.pick("variation", image.device)(image)
-        ctx.save_for_backward(slope)
-        return value
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        (slope,) = ctx.saved_tensors
-        return g * slope
-
-
-def _total_variation(image: Tensor) -> Tensor:
-    return cast(Tensor, _Variation.apply(image))
+        return total_variation(image.view(*self.shape, 3))
 
 
 @dataclass(frozen=True, eq=False)

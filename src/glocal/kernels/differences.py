@@ -1,7 +1,7 @@
 """The loops of the total variation: its value and its slope in one pass over the rows of an image.
 
-`image` and `slope` are flat, (h, row) with `row = w c`. Each function does the rows `first` to `last - 1`; any cut gives
-the same numbers.
+`image` and `slope` are flat, (h, row) with `row = w c`. Rows `first` to `last - 1` are done; any cut gives the same
+numbers.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
