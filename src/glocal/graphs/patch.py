@@ -14,8 +14,10 @@ from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.graphs.signals import as_signal
 from glocal.kernels import select
+from glocal.kernels.threads import undisturbed
 
 
+@undisturbed()
 def patch_graph(
     signal: Any,
     *,

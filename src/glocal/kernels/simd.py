@@ -1,9 +1,9 @@
 """Vectors for Numba: the few operations the neighbour search spends its time in, 64 bytes at a time.
 
-Numba's own loops do not reach lane shifts, bit masks of comparisons, saturating sums or 64-bit minima; LLVM does. Each
-operation here writes LLVM instructions on vectors of 16 float32, 32 int16 or 8 int64, which LLVM turns into AVX-512,
-AVX2, SSE or NEON, whichever the machine has. They read and write flat arrays at given offsets and check no bounds: the
-caller keeps a margin.
+Numba's own loops do not reach lane shifts, bit masks of comparisons or 64-bit minima; LLVM does. Each operation here
+writes LLVM instructions on vectors of 16 float32 or 8 int64, which LLVM turns into AVX-512, AVX2, SSE or NEON,
+whichever the machine has. They read and write flat arrays at given offsets and check no bounds: the caller keeps a
+margin. The 16-bit integers of the coarse search are in `simd_shifts`.
 
 Sums follow `reference.window_sum` addition by addition, and multiplications are never fused with additions, so float32
 distances have the bits of the reference. Sizes that shape the code (channels, patch, vectors) are compile-time
@@ -25,7 +25,6 @@ from glocal.kernels.simd_build import (
     KEYS,
     Floats,
     Rolling,
-    arithmetic,
     channel_sum,
     load,
     mask,
@@ -93,7 +92,7 @@ def column_sums(typing, flat, a, b, row, plane, rows, out, o, step, channels, ph
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c, height = (t.count for t in signature.args[9:])
-        kind = arithmetic(builder, signature.args[0])
+        kind = Floats(builder)
         first, second = (point_to(context, builder, signature.args[0], args[0], i) for i in args[1:3])
         target = point_to(context, builder, signature.args[6], args[6], args[7])
         sums = Rolling(kind, height)
@@ -102,7 +101,7 @@ def column_sums(typing, flat, a, b, row, plane, rows, out, o, step, channels, ph
         with cgutils.for_range(builder, args[5], intp=I64) as loop:
             start = builder.mul(builder.add(loop.index, I64(height - 1)), args[3])
             total = sums.push(channel_sum(kind, first, second, start, args[4], c))
-            store(builder, total, target, builder.mul(loop.index, args[8]), kind.align)
+            store(builder, total, target, builder.mul(loop.index, args[8]))
         return context.get_dummy_value()
 
     i8 = types.int64
@@ -115,13 +114,13 @@ def row_sums(typing, source, i, out, pw, vectors):  # type: ignore[no-untyped-de
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         width, m = (t.count for t in signature.args[3:])
-        kind = arithmetic(builder, signature.args[0])
+        kind = Floats(builder)
         left = point_to(context, builder, signature.args[0], args[0], args[1])
         target = point_to(context, builder, signature.args[2], args[2], I64(0))
         count = m + (width + kind.lanes - 2) // kind.lanes
-        row = [load(builder, left, I64(kind.lanes * j), kind.vector, kind.align) for j in range(count)]
+        row = [load(builder, left, I64(kind.lanes * j), kind.vector) for j in range(count)]
         for j, total in enumerate(sum_along(kind, row, width, m)):
-            store(builder, total, target, I64(kind.lanes * j), kind.align)
+            store(builder, total, target, I64(kind.lanes * j))
         return context.get_dummy_value()
 
     return types.void(source, types.int64, out, pw, vectors), codegen
@@ -189,11 +188,11 @@ def at_most(typing, d2, i, limits, j, vectors):  # type: ignore[no-untyped-def]
     """Bit l: `d2[i + l] <= limits[j + l]`, for `vectors` vectors."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = arithmetic(builder, signature.args[0])
+        kind = Floats(builder)
         left = point_to(context, builder, signature.args[0], args[0], args[1])
         right = point_to(context, builder, signature.args[2], args[2], args[3])
         at = [I64(kind.lanes * j) for j in range(signature.args[4].count)]
-        pairs = [[load(builder, side, o, kind.vector, kind.align) for side in (left, right)] for o in at]
+        pairs = [[load(builder, side, o, kind.vector) for side in (left, right)] for o in at]
         return mask(kind, [kind.at_most(a, b) for a, b in pairs])
 
     i8 = types.int64

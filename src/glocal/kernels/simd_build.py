@@ -1,6 +1,6 @@
 """How vector instructions are written for LLVM: the pieces that `simd` builds its operations from.
 
-A `kind` is an arithmetic and the vector it works on. The sums follow `reference.window_sum` addition by addition.
+A `kind` is the arithmetic and the vector it works on. The sums follow `reference.window_sum` addition by addition.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils, types
+from numba.core import cgutils
 
 FLOATS = 16  # float32 values in a vector
-SHORTS = 32  # int16 values in a vector
 KEYS = 8  # int64 values in a vector
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -22,7 +21,7 @@ class Floats:
     """The arithmetic of the definition: float32, one rounding an operation."""
 
     def __init__(self, builder: Any, lanes: int = FLOATS):
-        self.builder, self.lanes, self.vector, self.align = builder, lanes, ir.VectorType(ir.FloatType(), lanes), 4
+        self.builder, self.lanes, self.vector = builder, lanes, ir.VectorType(ir.FloatType(), lanes)
 
     def add(self, a: Any, b: Any) -> Any:
         """a + b."""
@@ -36,40 +35,6 @@ class Floats:
     def at_most(self, a: Any, b: Any) -> Any:
         """a <= b."""
         return self.builder.fcmp_ordered("<=", a, b)
-
-
-class Shorts:
-    """Coarse arithmetic, twice as fast: signed 16-bit values, unsigned 16-bit sums in units of 2^16, never too large.
-
-    Differences and sums saturate and the square is rounded down, so each result is a lower bound of the exact one.
-    """
-
-    def __init__(self, builder: Any):
-        self.builder, self.lanes, self.vector, self.align = builder, SHORTS, ir.VectorType(ir.IntType(16), SHORTS), 2
-
-    def _call(self, name: str, a: Any, b: Any) -> Any:
-        kind = ir.FunctionType(self.vector, [self.vector, self.vector])
-        function = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.{name}.v{SHORTS}i16")
-        return self.builder.call(function, [a, b])
-
-    def add(self, a: Any, b: Any) -> Any:
-        """min(a + b, 2^16 - 1)."""
-        return self._call("uadd.sat", a, b)
-
-    def square_difference(self, a: Any, b: Any) -> Any:
-        """floor(e^2 / 2^16) for e = a - b cut to 16 bits."""
-        wide = ir.VectorType(I32, SHORTS)
-        e = self.builder.sext(self._call("ssub.sat", a, b), wide)
-        return self.builder.trunc(self.builder.lshr(self.builder.mul(e, e), wide([16] * SHORTS)), self.vector)
-
-    def at_most(self, a: Any, b: Any) -> Any:
-        """a <= b."""
-        return self.builder.icmp_unsigned("<=", a, b)
-
-
-def arithmetic(builder: Any, array_type: Any) -> Any:
-    """Choose the arithmetic by the entries of an array."""
-    return Floats(builder) if array_type.dtype == types.float32 else Shorts(builder)
 
 
 def point_to(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
@@ -177,7 +142,7 @@ def channel_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, chan
     squares = []
     for c in range(channels):
         at = kind.builder.add(start, kind.builder.mul(plane, I64(c)))
-        a, b = (load(kind.builder, pointer, at, kind.vector, kind.align) for pointer in (first, second))
+        a, b = (load(kind.builder, pointer, at, kind.vector) for pointer in (first, second))
         squares.append(kind.square_difference(a, b))
     return total(kind, squares)
 

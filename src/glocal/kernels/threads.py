@@ -9,16 +9,45 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
 
 import torch
 
 _pool: ThreadPoolExecutor | None = None
+_count: int | None = None  # threads to work on while torch has but one
+
+
+def count() -> int:
+    """How many threads `share` works on: as many as torch has been given."""
+    return torch.get_num_threads() if _count is None else _count
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Let torch work on one thread inside, and `share` on as many as before.
+
+    After each operation torch's threads wait for the next one without sleeping, for some milliseconds, on the very cores
+    where the threads of `share` are to work. Where both take turns quickly, torch is better off with one thread. Without
+    Numba nothing is shared, and torch keeps its threads.
+    """
+    global _count
+    if _count is not None or find_spec("numba") is None:
+        yield
+        return
+    _count = before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _count = None
 
 
 def share(parts: int, work: Callable[[int], None]) -> None:
-    """Call `work(part)` for every part 0, 1, ..., parts - 1, on `torch.get_num_threads()` threads.
+    """Call `work(part)` for every part 0, 1, ..., parts - 1, on `count()` threads.
 
     >>> seen = []
     >>> share(4, seen.append)
@@ -31,16 +60,11 @@ def share(parts: int, work: Callable[[int], None]) -> None:
         while (part := next(counter)) < parts:
             work(part)
 
-    helpers = min(torch.get_num_threads(), parts) - 1
+    helpers = min(count(), parts) - 1
     futures = [_workers().submit(drain) for _ in range(helpers)]
     drain()
     for future in futures:
         future.result()
-
-
-def most_threads() -> int:
-    """How many threads may meet in one work: the caller, and any worker of the pool, which may be larger than a call uses."""
-    return 1 + _size()
 
 
 def _size() -> int:
