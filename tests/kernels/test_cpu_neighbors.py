@@ -136,6 +136,18 @@ def test_the_number_of_threads_changes_no_bit(coords, threads):
         assert torch.equal(distances, results[0][1])
 
 
+def test_blocks_of_a_signal_meet_once(threads):
+    rng = np.random.default_rng(0)
+    signal = np.where(rng.random((3, 1, 2655)) < 0.02, 1e4, 1e-2) * rng.normal(size=(3, 1, 2655))
+    planes = padded(torch.from_numpy(signal).float(), (1, 3))
+    expected = reference.patch_neighbors(planes, 7, (1, 3), 0.0, None)
+    for count in (1, 2, 5):
+        threads(count)
+        neighbors, distances = cpu_neighbors.patch_neighbors(planes, 7, (1, 3), 0.0, None)
+        assert torch.equal(neighbors, expected[0])
+        assert torch.equal(distances, expected[1])
+
+
 @pytest.mark.parametrize("coords", [1.0, 0.0])
 def test_progress_comes_from_the_calling_thread(coords, threads):
     planes = padded(picture("random", 3, 70, 75), (3, 3))

@@ -162,6 +162,8 @@ def _scan_coarsely(
     size, count = columns * SHIFTS, 0
     for at in range(np.uint64(ph * size if ph > 1 else 0)):
         memory.running[at] = 0
+    for x in range(columns, columns + 16):  # what is looked at beyond the last column
+        memory.masks[x] = 0
     for y in range(rows + ph - 1):
         t = start + (y - ph + 1) * row
         above, here = (y + ph - 1) % ph * size, y % ph * size
