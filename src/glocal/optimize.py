@@ -89,9 +89,13 @@ class WeightedSum:
 
 
 def value_and_gradient(objective: Objective, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Evaluate a scalar objective and its gradient at `x`; both are detached."""
-    if isinstance(objective, WeightedSum):
-        return objective.evaluate(x)
+    """Evaluate a scalar objective and its gradient at `x`; both are detached.
+
+    An objective that knows its gradient has a method `evaluate(x)` that returns both.
+    """
+    if (evaluate := getattr(objective, "evaluate", None)) is not None:
+        found: tuple[Tensor, Tensor] = evaluate(x)
+        return found
     point = x.detach().requires_grad_(True)
     with torch.enable_grad():
         value = objective(point)
@@ -261,7 +265,7 @@ class History:
         m, last = self.slots, 2 * self.slots
         self.rows[last] = gradient.reshape(-1)
         new = [*self.fresh, last]
-        products = (self.rows @ self.rows[new].T).to("cpu", torch.float64)
+        products = torch.stack([self.rows @ self.rows[row] for row in new], 1).to("cpu", torch.float64)
         self.dots[new], self.dots[:, new] = products.T, products
         self.fresh.clear()
         dots = self.dots.numpy()  # some hundred numbers: NumPy is quicker with them than torch

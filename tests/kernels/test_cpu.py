@@ -194,6 +194,9 @@ def gram_and_gradient(module, x, neighbors, weights, filters, bias):
     total = module.gram(x, neighbors, weights, filters, bias, cpu.reverse(neighbors))
     side = torch.randn(total.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
     (g,) = torch.autograd.grad(total, x, side)
+    again, back = module.gram_pullback(x.detach(), neighbors, weights, filters, bias)
+    assert torch.equal(again, total)
+    assert torch.equal(back(side), g)
     return total.detach(), g
 
 
@@ -287,3 +290,16 @@ def test_a_pool_larger_than_the_threads_of_a_call(monkeypatch):
     finally:
         torch.set_num_threads(before)
         threads._workers().shutdown()
+
+
+@pytest.mark.parametrize("side", [32, 64])
+def test_no_result_depends_on_addresses(side):
+    """A loop that is compiled for arrays that may overlap and for those that do not must give one sum."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        image = torch.randn(side, side, 3, generator=generator)
+        found = set()
+        for offset in range(8):
+            room = torch.empty(image.numel() + 8)[offset : offset + image.numel()]
+            found.add(float(cpu.variation(room.copy_(image.view(-1)).view(image.shape))))
+        assert len(found) == 1

@@ -247,16 +247,24 @@ def span(neighbors, e0, e1):
 
 
 @njit(nogil=True, cache=True)
-def add_spans(parts, offsets, lows, j0, j1, c, out):
-    """Write to out[j, :], j0 <= j < j1, the sum of the parts that reach j, in their order."""
+def add_spans(parts, offsets, lows, j0, j1, c, planes, out):
+    """Write to out[j, :], j0 <= j < j1, the sum of the parts that reach j, in their order.
+
+    A part has the channels of a vertex side by side, or, where `planes` is 1, all vertices of a channel.
+    """
     fill(out, j0 * c, j1 * c)
     for part in range(lows.size):
-        low = lows[part]
-        high = low + (offsets[part + 1] - offsets[part]) // c
-        a, b = max(j0, low) * c, min(j1, high) * c
-        shift = offsets[part] - low * c
-        for at in range(a, b):
-            out[np.uint64(at)] += parts[np.uint64(at + shift)]
+        low, length = lows[part], (offsets[part + 1] - offsets[part]) // c
+        first, last = max(j0, low), min(j1, low + length)
+        if planes == 0:
+            shift = offsets[part] - low * c
+            for at in range(first * c, last * c):
+                out[np.uint64(at)] += parts[np.uint64(at + shift)]
+            continue
+        for channel in range(c):
+            shift = offsets[part] + channel * length - low
+            for j in range(first, last):
+                out[np.uint64(j * c + channel)] += parts[np.uint64(j + shift)]
 
 
 @njit(nogil=True, cache=True)

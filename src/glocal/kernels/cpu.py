@@ -10,6 +10,7 @@ are not themselves differentiable, and asking for it is an error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -61,21 +62,30 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None, reverse: Rever
 
 
 def gram(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, reverse: Reverse
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, reverse: Reverse | None = None
 ) -> Tensor:
     """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`: x (n, c) -> (m, m). Differentiable.
 
     Cost: O(n m (d c + m)) time; memory O(n m), the maps. Where only x needs a gradient, this is one pass over blocks of
-    vertices each way; otherwise it is composed of `graph_conv` and products by torch.
+    vertices each way; otherwise, and only then `reverse` is needed, it is composed of `graph_conv` and torch's product.
 
     >>> x, neighbors = torch.tensor([[1.0], [10.0]]), torch.tensor([[0, 1], [1, 0]], dtype=torch.int32)
     >>> gram(x, neighbors, None, torch.tensor([[[2.0]], [[1.0]]]), torch.tensor([-20.0]), reverse(neighbors))
     tensor([[1.]])
     """
     if any(p is not None and p.requires_grad for p in (weights, filters, bias)):
+        assert reverse is not None
         maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters, reverse).squeeze(0) + bias)
         return maps.T @ maps
     return _Gram.apply(x, neighbors, weights, filters, bias)
+
+
+def gram_pullback(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """`gram`, and a function that makes of a gradient of it, (m, m), that of x: the same without autograd's own work."""
+    total, maps = launch.gram_forward(x, neighbors, weights, filters, bias)
+    return total, lambda g: launch.gram_backward(x, neighbors, weights, filters, maps, g)
 
 
 def variation(image: Tensor) -> Tensor:

@@ -1,8 +1,12 @@
 """The loops of the Gram matrix of random features, `F'F` with `F = max(0, conv(x) + bias)`, and of its backward pass.
 
-The maps of a block are made, counted into the Gram matrix and stored while they are in the cache. Stored maps are
-(blocks, chunks, block + SPARE, width), so that they are operands of the next product as they lie. Names as in
-`convolve`; there is one batch.
+Everything about a block of `BLOCK` vertices lies with the vertices along the rows: its patches are (k, BLOCK), its maps
+(m, BLOCK). So every product has vertices in its vectors, of which there are as many as we please: no vector is filled
+up with zeros, whatever m and k are. Rows are filled up to whole tiles.
+
+A run is a tap whose neighbours of `RUN` vertices in a row are themselves in a row, as nearly all are on a grid; it is
+copied as a whole. `runs[r d + l]` says it of tap l and the vertices from `r RUN` on. For a graph with runs `x` and its
+gradient are (c, n), else (n, c). Other names as in `convolve`; there is one batch.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
@@ -11,121 +15,221 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from glocal.kernels.convolve import SPARE, block_size, chunking, fill, gather, scatter
-from glocal.kernels.tiles import VECTOR_BYTES, product
+from glocal.kernels.convolve import fill
+from glocal.kernels.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_run, dots, product
+
+BLOCK = 120  # vertices: whole runs, and whole tiles of float32 and of float64
+HEIGHT = ROWS[ACROSS - 1]
 
 
 @njit(nogil=True, cache=True)
-def maps_size(k, m, itemsize):
-    """Numbers in the stored maps of one block."""
-    chunks, _, width = chunking(m, itemsize)
-    return chunks * (block_size(k) + SPARE) * width
+def padded(rows, height):
+    """Rows of whole tiles."""
+    return (rows + height - 1) // height * height
+
+
+@njit(nogil=True, cache=True)
+def pack(matrix, rows, columns):
+    """Lay a (rows, columns) matrix out with zeros at the ends of its rows, so that they are left sides of whole tiles."""
+    width = padded(columns, HEIGHT)
+    out = np.zeros(rows * width, matrix.dtype)
+    for r in range(rows):
+        for column in range(columns):
+            out[r * width + column] = matrix[r * columns + column]
+    return out
 
 
 @njit(nogil=True, cache=True)
 def sums_size(m, itemsize):
-    """Numbers in the sums of one part: for each pair of chunks as many strips as vectors, each padded by SPARE rows."""
-    chunks, vectors, width = chunking(m, itemsize)
-    return chunks * chunks * vectors * (VECTOR_BYTES // itemsize + SPARE) * width
+    """Numbers in the sums of one part: a vector for each entry of the upper tiles."""
+    tiles = (m + ACROSS - 1) // ACROSS
+    return tiles * (tiles + 1) // 2 * ACROSS * ACROSS * (VECTOR_BYTES // itemsize)
 
 
 @njit(nogil=True, cache=True)
-def forward(x, neighbors, weights, packed, bias, n, d, c, m, first, last, maps, sums):
-    """Write the maps of the blocks `first` to `last - 1` and add their upper products to `sums`.
+def map_rows(m):
+    """Rows of the maps of a block, for the tiles of both products."""
+    return max(padded(m, HEIGHT), padded(m, ACROSS))
 
-    `packed` are the filters (k, m), `bias` is padded with zeros to the width of all chunks.
+
+@njit(nogil=True, cache=True)
+def find_runs(neighbors, n, d, runs):
+    """Set runs[r d + l] to 1 where tap l of the vertices from `r RUN` on is a run, and return the share of runs."""
+    count = 0
+    for r in range(n // RUN):
+        for tap in range(d):
+            e = r * RUN * d + tap
+            whole = 1
+            for t in range(1, RUN):
+                if neighbors[e + t * d] != neighbors[e] + t:
+                    whole = 0
+                    break
+            runs[r * d + tap] = whole
+            count += whole
+    return count / max(1, n // RUN * d)
+
+
+@njit(nogil=True, cache=True)
+def _gather(x, neighbors, weights, d, c, i0, count, out):
+    """Write the patches of `count` vertices from i0 on, as (d c, BLOCK); x is (n, c)."""
+    one, two, step = np.uint64(1), np.uint64(2), np.uint64(BLOCK)
+    for i in range(np.uint64(count)):
+        at, e0 = np.uint64(i), (np.uint64(i0) + i) * np.uint64(d)
+        for e in range(e0, e0 + np.uint64(d)):
+            row, w = np.uint64(neighbors[e]) * np.uint64(c), weights[e] if weights.size else x.dtype.type(1)
+            if c == 3:
+                out[at] = w * x[row]
+                out[at + step] = w * x[row + one]
+                out[at + two * step] = w * x[row + two]
+            else:
+                for channel in range(np.uint64(c)):
+                    out[at + channel * step] = w * x[row + channel]
+            at = at + step * np.uint64(c)
+
+
+@njit(nogil=True, cache=True)
+def _gather_runs(x, neighbors, runs, n, d, c, i0, count, out):
+    """As `_gather`, run by run; x is (c, n)."""
+    size = x.itemsize
+    for first in range(0, count, RUN):
+        for tap in range(d):
+            e, at = np.uint64((i0 + first) * d + tap), tap * c * BLOCK + first
+            if runs[np.uint64((i0 + first) // RUN * d + tap)]:
+                source, target = x.ctypes.data + np.int64(neighbors[e]) * size, out.ctypes.data + at * size
+                for channel in range(c):
+                    copy_run(x, source + channel * n * size, target + channel * BLOCK * size)
+                continue
+            for t in range(np.uint64(min(RUN, count - first))):
+                row = np.uint64(neighbors[e + t * np.uint64(d)])
+                for channel in range(np.uint64(c)):
+                    out[np.uint64(at) + t + channel * np.uint64(BLOCK)] = x[row + channel * np.uint64(n)]
+
+
+@njit(nogil=True, cache=True)
+def _scatter(neighbors, weights, q, d, c, i0, count, low, out):
+    """Add `w_il q[l c + channel, i]` to what `out`, an (n, c) from vertex `low` on, has of vertex j_l."""
+    one, two, step = np.uint64(1), np.uint64(2), np.uint64(BLOCK)
+    for i in range(np.uint64(count)):
+        at, e0 = np.uint64(i), (np.uint64(i0) + i) * np.uint64(d)
+        for e in range(e0, e0 + np.uint64(d)):
+            row = np.uint64(np.int64(neighbors[e]) - low) * np.uint64(c)
+            w = weights[e] if weights.size else q.dtype.type(1)
+            if c == 3:
+                out[row] += w * q[at]
+                out[row + one] += w * q[at + step]
+                out[row + two] += w * q[at + two * step]
+            else:
+                for channel in range(np.uint64(c)):
+                    out[row + channel] += w * q[at + channel * step]
+            at = at + step * np.uint64(c)
+
+
+@njit(nogil=True, cache=True)
+def _scatter_runs(neighbors, runs, q, d, c, i0, count, low, out):
+    """As `_scatter`, run by run; `out` is (c, length) from vertex `low` on."""
+    size, length = q.itemsize, out.size // c
+    for first in range(0, count, RUN):
+        for tap in range(d):
+            e, at = np.uint64((i0 + first) * d + tap), tap * c * BLOCK + first
+            if runs[np.uint64((i0 + first) // RUN * d + tap)]:
+                source, target = q.ctypes.data + at * size, out.ctypes.data + (np.int64(neighbors[e]) - low) * size
+                for channel in range(c):
+                    add_run(q, source + channel * BLOCK * size, target + channel * length * size)
+                continue
+            for t in range(np.uint64(min(RUN, count - first))):
+                row = np.uint64(np.int64(neighbors[e + t * np.uint64(d)]) - low)
+                for channel in range(np.uint64(c)):
+                    out[row + channel * np.uint64(length)] += q[np.uint64(at) + t + channel * np.uint64(BLOCK)]
+
+
+@njit(nogil=True, cache=True)
+def _multiply(like, rows, a, b, c, count):
+    """Write `C = A' B`: A is (count, rows) as by `pack`, B (count, BLOCK), C (rows, BLOCK)."""
+    wide, width = ACROSS * VECTOR_BYTES, padded(rows, HEIGHT)
+    for shift in range(0, BLOCK * like.itemsize, wide):
+        product(like, rows, ACROSS, a, 1, width, b + shift, BLOCK, c + shift, BLOCK, count, 0)
+
+
+@njit(nogil=True, cache=True)
+def forward(x, neighbors, weights, runs, packed, bias, n, d, c, m, first, last, maps, sums):
+    """Write the maps of the blocks `first` to `last - 1`, and the sums of their upper products.
+
+    `packed` are the filters (k, m), `bias` is filled up with zeros.
     """
-    k, itemsize = d * c, x.itemsize
-    chunks, vectors, width = chunking(m, itemsize)
-    block = block_size(k)
-    patches = np.zeros((block + SPARE) * k, x.dtype)
+    k, itemsize, rows = d * c, x.itemsize, map_rows(m)
+    patches = np.zeros(k * BLOCK, x.dtype)
+    fill(sums, 0, sums.size)
     for number in range(first, last):
-        i0 = number * block
-        count = min(n, i0 + block) - i0
-        gather(x, neighbors, weights, d, c, i0, i0 + count, 0, patches)
-        for q in range(chunks):
-            begin = (number * chunks + q) * (block + SPARE) * width
-            f = maps.ctypes.data + begin * itemsize
-            b = packed.ctypes.data + q * k * width * itemsize
-            product(x, count, vectors, patches.ctypes.data, k, 1, b, width, f, width, k, 0)
-            for i in range(count):
-                row = np.uint64(begin + i * width)
-                for column in range(np.uint64(width)):
-                    value = maps[row + column] + bias[np.uint64(q * width) + column]
-                    maps[row + column] = max(value, x.dtype.type(0))
-        _add_products(x, maps.ctypes.data + number * chunks * (block + SPARE) * width * itemsize, m, block, count, sums)
+        i0 = number * BLOCK
+        count = min(n, i0 + BLOCK) - i0
+        if runs.size:
+            _gather_runs(x, neighbors, runs, n, d, c, i0, count, patches)
+        else:
+            _gather(x, neighbors, weights, d, c, i0, count, patches)
+        begin = number * rows * BLOCK
+        f = maps.ctypes.data + begin * itemsize
+        _multiply(x, m, packed.ctypes.data, patches.ctypes.data, f, k)
+        fill(maps, begin + m * BLOCK, begin + rows * BLOCK)
+        for r in range(m):
+            row, start = np.uint64(begin + r * BLOCK), bias[r]
+            for i in range(np.uint64(BLOCK)):
+                maps[row + i] = max(maps[row + i] + start, x.dtype.type(0))
+            fill(maps, begin + r * BLOCK + count, begin + (r + 1) * BLOCK)
+        _add_products(x, f, m, sums)
 
 
 @njit(nogil=True, cache=True)
-def _add_products(like, maps, m, block, count, sums):
-    """Add `sum_i F[i, r] F[i, s]` for the vectors s that are not left of the vector of r."""
-    itemsize = like.itemsize
-    size = VECTOR_BYTES // itemsize
-    chunks, vectors, width = chunking(m, itemsize)
-    strip = (size + SPARE) * width
-    for p in range(chunks):
-        for q in range(p, chunks):
-            a = maps + p * (block + SPARE) * width * itemsize
-            b = maps + q * (block + SPARE) * width * itemsize
-            for v in range(vectors):
-                skip = v * VECTOR_BYTES if p == q else 0
-                across = vectors - v if p == q else vectors
-                c = sums.ctypes.data + ((p * chunks + q) * vectors + v) * strip * itemsize + skip
-                product(like, size, across, a + v * VECTOR_BYTES, 1, width, b + skip, width, c, width, count, 1)
+def _add_products(like, maps, m, sums):
+    """Add the products of the rows of the maps, tile by tile; those below the diagonal are left out."""
+    tiles = (m + ACROSS - 1) // ACROSS
+    step, out = ACROSS * BLOCK * like.itemsize, sums.ctypes.data
+    for p in range(tiles):
+        for q in range(p, tiles):
+            dots(like, maps + p * step, maps + q * step, BLOCK, out, BLOCK * like.itemsize // VECTOR_BYTES)
+            out += ACROSS * ACROSS * VECTOR_BYTES
 
 
 @njit(nogil=True, cache=True)
 def assemble(sums, m):
     """Lay the sums of `forward` out as the whole symmetric matrix."""
     size = VECTOR_BYTES // sums.itemsize
-    chunks, vectors, width = chunking(m, sums.itemsize)
+    tiles = (m + ACROSS - 1) // ACROSS
     out = np.empty((m, m), sums.dtype)
-    for r in range(m):
-        p, row = r // width, r % width
-        start = ((p * chunks) * vectors + row // size) * (size + SPARE) * width + row % size * width
-        for s in range(r // size * size, m):
-            q, column = s // width, s % width
-            out[r, s] = sums[start + q * vectors * (size + SPARE) * width + column]
-            out[s, r] = out[r, s]
+    at = 0
+    for p in range(tiles):
+        for q in range(p, tiles):
+            for r in range(p * ACROSS, (p + 1) * ACROSS):
+                for s in range(q * ACROSS, (q + 1) * ACROSS):
+                    total = sums.dtype.type(0)
+                    for lane in range(size):
+                        total += sums[at + lane]
+                    at += size
+                    if r < m and s < m:
+                        out[r, s] = total
+                        out[s, r] = total
     return out
 
 
 @njit(nogil=True, cache=True)
-def backward(maps, neighbors, weights, sides, packed, n, d, c, m, first, last, low, signal):
-    """Write to `signal`, whose first row is the target `low`, what the blocks add to the gradient of x.
+def backward(maps, neighbors, weights, runs, sides, packed, n, d, c, m, first, last, low, signal):
+    """Write to `signal`, whose first vertex is `low`, what the blocks add to the gradient of x.
 
     `F (H + H')` where F > 0 is the gradient of the convolution, with H the gradient of the Gram matrix; `sides` is
     `H + H'` packed as (m, m), `packed` are the filters as (m, k).
     """
-    k, itemsize = d * c, maps.itemsize
-    chunks, vectors, width = chunking(m, itemsize)
-    chunks_k, vectors_k, width_k = chunking(k, itemsize)
-    block = block_size(k)
-    rows = (block + SPARE) * width
-    g = np.zeros(chunks * rows, maps.dtype)
-    q = np.zeros((block + SPARE) * chunks_k * width_k, maps.dtype)
+    k, itemsize, rows = d * c, maps.itemsize, map_rows(m)
+    g = np.zeros(padded(m, HEIGHT) * BLOCK, maps.dtype)
+    q = np.zeros(padded(k, HEIGHT) * BLOCK, maps.dtype)
     fill(signal, 0, signal.size)
     for number in range(first, last):
-        i0 = number * block
-        count = min(n, i0 + block) - i0
-        begin = number * chunks * rows
-        f = maps.ctypes.data + begin * itemsize
-        for p in range(chunks):
-            target = g.ctypes.data + p * rows * itemsize
-            _multiply(maps, f, sides.ctypes.data + p * m * width * itemsize, m, chunks, rows, width, count, vectors,
-                      width, target, width)  # fmt: skip
-            for at in range(np.uint64(p * rows), np.uint64(p * rows + count * width)):
-                g[at] = g[at] if maps[np.uint64(begin) + at] > 0 else maps.dtype.type(0)
-        for p in range(chunks_k):
-            target = q.ctypes.data + p * width_k * itemsize
-            _multiply(maps, g.ctypes.data, packed.ctypes.data + p * m * width_k * itemsize, m, chunks, rows, width,
-                      count, vectors_k, width_k, target, chunks_k * width_k)  # fmt: skip
-        scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low, signal)
-
-
-@njit(nogil=True, cache=True)
-def _multiply(like, a, b, m, chunks, rows, width, count, vectors, bk, c, cr):
-    """Write `C = A B` where the m columns of A lie in chunks."""
-    for p in range(chunks):
-        left, right = a + p * rows * like.itemsize, b + p * width * bk * like.itemsize
-        product(like, count, vectors, left, width, 1, right, bk, c, cr, min(width, m - p * width), int(p > 0))
+        i0 = number * BLOCK
+        count = min(n, i0 + BLOCK) - i0
+        begin = number * rows * BLOCK
+        _multiply(maps, m, sides.ctypes.data, maps.ctypes.data + begin * itemsize, g.ctypes.data, m)
+        for at in range(np.uint64(m * BLOCK)):
+            g[at] = g[at] if maps[np.uint64(begin) + at] > 0 else maps.dtype.type(0)
+        _multiply(maps, k, packed.ctypes.data, g.ctypes.data, q.ctypes.data, m)
+        if runs.size:
+            _scatter_runs(neighbors, runs, q, d, c, i0, count, low, signal)
+        else:
+            _scatter(neighbors, weights, q, d, c, i0, count, low, signal)

@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from glocal.kernels import convolve, differences, grams, rows
+from glocal.kernels.known import known
+from glocal.kernels.reuse import room
 from glocal.kernels.threads import share
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
-LEAST = 8  # blocks of a part: what a thread does must take longer than waking it
+LEAST = 16  # blocks of a part: what a thread does must take longer than waking it
 COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numbers, or so many numbers
 Reverse = tuple[Tensor, Tensor]
 
@@ -123,7 +125,9 @@ def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tens
     blocks, packed = _blocks(n, d * c), convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
     cuts = _cuts(blocks, max(1, PARTS // b), LEAST)
     pieces = len(cuts) - 1
-    lows, offsets = _spans(columns, n, d, c, cuts) if needs_x else (np.zeros(pieces + 1, np.int64),) * 2
+    lows, offsets = (
+        _spans(neighbors, c, convolve.block_size(d * c), cuts) if needs_x else (np.zeros(pieces + 1, np.int64),) * 2
+    )
     copies = needs_x and b * offsets[-1] <= max(COPIES * b * n * c, SMALL)
     parts = np.empty((b, offsets[-1] if copies else 0), signal.dtype)
     edge = np.empty((b, n * d if needs_weights else 0), signal.dtype)
@@ -191,20 +195,22 @@ def gram_forward(
 ) -> tuple[Tensor, Any]:
     """Compute the Gram matrix (m, m) of the maps of x (n, c), and the maps for `gram_backward`."""
     (n, c), (d, _, m) = x.shape, filters.shape
-    signal, columns, w = _flat(x), _flat(neighbors), _flat(weights, x)
-    packed = convolve.pack(_flat(filters), d * c, m)
-    wide = convolve.pack(_flat(bias), 1, m)
-    maps = np.empty(_blocks(n, d * c) * grams.maps_size(d * c, m, signal.itemsize), signal.dtype)
+    columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
+    signal = np.ascontiguousarray(x.detach().numpy().T).reshape(-1) if runs.size else _flat(x)
+    packed = known(filters, "packed", lambda: grams.pack(_flat(filters), d * c, m))
+    start = _flat(bias)
+    blocks = -(-n // grams.BLOCK)
+    maps = room(blocks * grams.map_rows(m) * grams.BLOCK, signal.dtype)
     size = grams.sums_size(m, signal.itemsize)
-    cuts = _cuts(_blocks(n, d * c), max(1, min(PARTS, SMALL // size)), LEAST)
-    sums = np.zeros((len(cuts) - 1, size), signal.dtype)
+    cuts = _cuts(blocks, max(1, min(PARTS, SMALL // size)), LEAST)
+    sums = room((len(cuts) - 1) * size, signal.dtype)
 
     def work(part: int) -> None:
-        first, last = cuts[part], cuts[part + 1]
-        grams.forward(signal, columns, w, packed, wide, n, d, c, m, first, last, maps, sums[part])
+        first, last, mine = cuts[part], cuts[part + 1], sums[part * size : (part + 1) * size]
+        grams.forward(signal, columns, w, runs, packed, start, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
-    return torch.from_numpy(grams.assemble(_total(sums), m)), maps
+    return torch.from_numpy(grams.assemble(_total(sums.reshape(-1, size)), m)), maps
 
 
 def gram_backward(
@@ -212,23 +218,24 @@ def gram_backward(
 ) -> Tensor:
     """Compute the gradient of x, (n, c), from that of the Gram matrix, (m, m)."""
     (n, c), (d, _, m) = x.shape, filters.shape
-    columns, w = _flat(neighbors), _flat(weights, x)
-    sides = convolve.pack(_flat(g + g.t()), m, m)
-    packed = convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
-    cuts = _cuts(_blocks(n, d * c), PARTS, LEAST)
-    lows, offsets = _spans(columns, n, d, c, cuts)
+    columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
+    sides = grams.pack(_flat(g + g.t()), m, m)
+    packed = known(filters, "packed back", lambda: grams.pack(_flat(filters.reshape(d * c, m).t()), m, d * c))
+    blocks = -(-n // grams.BLOCK)
+    cuts = _cuts(blocks, PARTS, LEAST)
+    lows, offsets = _spans(neighbors, c, grams.BLOCK, cuts)
     if offsets[-1] > max(COPIES * n * c, SMALL):
-        cuts = _cuts(_blocks(n, d * c), COPIES, LEAST)
-        lows, offsets = _spans(columns, n, d, c, cuts)
-    parts = np.empty((1, offsets[-1]), maps.dtype)
+        cuts = _cuts(blocks, COPIES, LEAST)
+        lows, offsets = _spans(neighbors, c, grams.BLOCK, cuts)
+    parts = room(offsets[-1], maps.dtype)
 
     def work(part: int) -> None:
-        mine, first, last = parts[0, offsets[part] : offsets[part + 1]], cuts[part], cuts[part + 1]
-        grams.backward(maps, columns, w, sides, packed, n, d, c, m, first, last, lows[part], mine)
+        mine, first, last = parts[offsets[part] : offsets[part + 1]], cuts[part], cuts[part + 1]
+        grams.backward(maps, columns, w, runs, sides, packed, n, d, c, m, first, last, lows[part], mine)
 
     share(len(cuts) - 1, work)
     gx = torch.empty_like(x, memory_format=torch.contiguous_format)
-    _add_spans(parts, lows, offsets, gx.view(1, -1).numpy(), c)
+    _add_spans(parts.reshape(1, -1), lows, offsets, gx.view(1, -1).numpy(), c, planes=runs.size > 0)
     return gx
 
 
@@ -246,26 +253,42 @@ def variation(image: Tensor) -> tuple[Tensor, Tensor]:
     return torch.tensor(totals.sum(), dtype=image.dtype), slope
 
 
-def _spans(columns: Any, n: int, d: int, c: int, cuts: list[int]) -> tuple[Any, Any]:
+def _spans(neighbors: Tensor, c: int, block: int, cuts: list[int]) -> tuple[Any, Any]:
     """Find for each part of the vertices its first target, and where its copy of the targets' rows starts."""
-    block, pieces = convolve.block_size(d * c), len(cuts) - 1
-    lows, offsets = np.zeros(pieces, np.int64), np.zeros(pieces + 1, np.int64)
+    n, d = neighbors.shape
+    columns, pieces = _flat(neighbors), len(cuts) - 1
 
-    def work(part: int) -> None:
-        low, high = convolve.span(columns, cuts[part] * block * d, min(n, cuts[part + 1] * block) * d)
-        lows[part], offsets[part + 1] = low, (high + 1 - low) * c
+    def find() -> tuple[Any, Any]:
+        lows, highs = np.zeros(pieces, np.int64), np.zeros(pieces, np.int64)
 
-    share(pieces, work)
-    return lows, offsets.cumsum()
+        def work(part: int) -> None:
+            lows[part], highs[part] = convolve.span(columns, cuts[part] * block * d, min(n, cuts[part + 1] * block) * d)
+
+        share(pieces, work)
+        return lows, np.append(0, (highs + 1 - lows).cumsum())
+
+    lows, ends = known(neighbors, ("spans", block, *cuts), find)
+    return lows, ends * c
 
 
-def _add_spans(parts: Any, lows: Any, offsets: Any, out: Any, c: int) -> None:
-    """Add up the copies of all parts, (b, offsets[-1]), into out (b, n c)."""
+def _runs(neighbors: Tensor, weights: Tensor | None) -> Any:
+    """Find the runs of a graph without weights, for `grams`; empty where most taps are none."""
+    n, d = neighbors.shape
+
+    def find() -> Any:
+        runs = np.zeros(-(-n // grams.RUN) * d, np.uint8)
+        return runs if grams.find_runs(_flat(neighbors), n, d, runs) > 0.5 else runs[:0]
+
+    return np.empty(0, np.uint8) if weights is not None else known(neighbors, "runs", find)
+
+
+def _add_spans(parts: Any, lows: Any, offsets: Any, out: Any, c: int, *, planes: bool = False) -> None:
+    """Add up the copies of all parts, (b, offsets[-1]), into out (b, n c); `planes`: the copies have channels first."""
     cuts = _cuts(out.shape[1] // c, PARTS, 4096)
 
     def work(part: int) -> None:
         batch, piece = divmod(part, len(cuts) - 1)
-        convolve.add_spans(parts[batch], offsets, lows, cuts[piece], cuts[piece + 1], c, out[batch])
+        convolve.add_spans(parts[batch], offsets, lows, cuts[piece], cuts[piece + 1], c, int(planes), out[batch])
 
     share(len(out) * (len(cuts) - 1), work)
 

@@ -10,8 +10,8 @@ the definition says. Where it excludes too little (noise below the last of 16 bi
 back to float32 for a while.
 
 A pair enters two lists, and no list may be written by two threads at once. So the pixels are cut into twice as many
-blocks as there are threads, and the pairs into rounds, as teams of a league are: in a round every block meets one other
-(or itself), so each thread has two blocks to itself. The lists are a set's smallest keys, whatever the order they came in.
+blocks as there are threads, and the pairs into rounds, like the teams of a league: in a round every block meets one
+other, so each thread has two blocks to itself. Lists hold the smallest keys of a set, in whatever order they came.
 """
 
 from __future__ import annotations
@@ -102,19 +102,25 @@ def _coarsen(picture: Picture, planes: Array, worst: Array) -> Coarse:
     return Coarse(flat, np.float32(scale * growth / 256), np.float32(math.sqrt(area) / 256), 65535 // area)
 
 
-def _rounds(blocks: int) -> list[list[tuple[int, int]]]:
-    """Let every block meet itself and every other block once, in rounds where none has two meetings.
+def _rounds(blocks: int) -> list[list[tuple[int, int, int]]]:
+    """Let all blocks meet, in rounds where none has two meetings: (first block, other block, how many of each).
+
+    In the first round neighbours meet as one larger block, each also with itself; in the others every block meets one
+    that it has not met.
 
     >>> _rounds(4)
-    [[(0, 0), (1, 1), (2, 2), (3, 3)], [(0, 3), (1, 2)], [(0, 2), (1, 3)], [(0, 1), (2, 3)]]
+    [[(0, 0, 2), (2, 2, 2)], [(0, 3, 1), (1, 2, 1)], [(0, 2, 1), (1, 3, 1)]]
     """
-    found = [[(i, i) for i in range(blocks)]]
-    circle = list(range(blocks))
+    if blocks == 1:
+        return [[(0, 0, 1)]]
+    circle, found = list(range(blocks)), []
     for _ in range(blocks - 1):
         met = zip(circle[: blocks // 2], reversed(circle[blocks // 2 :]), strict=True)
-        found.append(sorted((min(pair), max(pair)) for pair in met))
+        found.append([(min(pair), max(pair)) for pair in met])
         circle.insert(1, circle.pop())
-    return found
+    place = {block: place for place, block in enumerate(itertools.chain(*found[0]))}  # who met first become neighbours
+    others = [sorted((*sorted((place[a], place[b])), 1) for a, b in pairs) for pairs in found[1:]]
+    return [[(block, block, 2) for block in range(0, blocks, 2)], *others]  # type: ignore[list-item]
 
 
 def _edges(picture: Picture, threads: int) -> list[int]:
@@ -143,14 +149,15 @@ def patch_neighbors(
     near, far = _shift_order(h, w, row)
     caller, done = current_thread(), itertools.count(1)
     units = [far[first : first + UNIT] for first in range(0, len(far), UNIT)]
-    total = len(units) * len(edges) * (len(edges) - 1) // 2  # blocks (blocks + 1) / 2 meetings
+    rounds = _rounds(len(edges) - 1)
+    total = len(units) * sum(len(meetings) for meetings in rounds)
 
     fields, list_fields = tuple(picture), tuple(lists)
 
-    def meet(pair: tuple[int, int], coarse: Coarse | None) -> None:
+    def meet(meeting: tuple[int, int, int], coarse: Coarse | None) -> None:
         """Search all pairs of two blocks, the near ones exactly and the far ones coarsely."""
-        a, b = pair
-        bounds = edges[a], edges[a + 1], edges[b], edges[b + 1]
+        a, b, size = meeting
+        bounds = edges[a], edges[a + size], edges[b], edges[b + size]
         others, pause = (limits, *scratch(patch)), 0
         for shifts in [near] if coarse is None else units:
             exact = coarse is None or pause > 0
@@ -162,8 +169,8 @@ def patch_neighbors(
                     progress(part)
 
     def meet_all(coarse: Coarse | None) -> None:
-        for pairs in _rounds(len(edges) - 1):
-            share(len(pairs), lambda i, pairs=pairs: meet(pairs[i], coarse))  # type: ignore[misc]
+        for meetings in rounds:
+            share(len(meetings), lambda i, meetings=meetings: meet(meetings[i], coarse))  # type: ignore[misc]
 
     meet_all(None)
     coarse = _coarsen(picture, planes.numpy().astype(np.float64), lists.worst)

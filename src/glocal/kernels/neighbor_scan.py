@@ -29,7 +29,7 @@ LANES = 64  # pairs tested at a time by the exact scan
 FOUR = constant(4)
 TILE_ROWS, TILE_COLUMNS = 64, 128  # pairs scanned exactly before those found are settled
 LINE = 4096  # the same in one dimension
-RUNNING = 640  # vectors of running sums of a coarse tile, such that they stay in the nearest caches
+RUNNING = 1024  # vectors of running sums of a coarse tile, such that they stay in the nearest caches
 TINY = np.float32(1e-37)  # above what float32 loses by underflow
 
 

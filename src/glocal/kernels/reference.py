@@ -141,6 +141,16 @@ def gram(
     return maps.T @ maps
 
 
+def gram_pullback(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """`gram`, and a function that makes of a gradient of it, (m, m), that of x."""
+    point = x.detach().requires_grad_(True)
+    with torch.enable_grad():
+        found = gram(point, neighbors, weights, filters, bias)
+    return found.detach(), lambda g: torch.autograd.grad(found, point, g)[0]
+
+
 def variation(image: Tensor) -> Tensor:
     """Total variation `sum |x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c). Differentiable."""
     return (image[1:] - image[:-1]).abs().sum() + (image[:, 1:] - image[:, :-1]).abs().sum()

@@ -17,7 +17,8 @@ import torch
 
 from glocal.errors import DeviceError
 
-OPERATIONS = ("patch_neighbors", "knn", "reverse", "extract", "graph_conv", "shared_conv", "gram", "variation")
+ON_SIGNALS = ("reverse", "extract", "graph_conv", "shared_conv", "gram", "gram_pullback", "variation")
+OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -52,10 +53,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend("cuda", {}, _cuda_refuses),
     Backend(
         "cpu",
-        {
-            "patch_neighbors": "cpu_neighbors",
-            **dict.fromkeys(("reverse", "extract", "graph_conv", "shared_conv", "gram", "variation"), "cpu"),
-        },
+        {"patch_neighbors": "cpu_neighbors", **dict.fromkeys(ON_SIGNALS, "cpu")},
         _cpu_refuses,
     ),
     Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),

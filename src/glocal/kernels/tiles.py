@@ -27,6 +27,8 @@ MAX_VECTORS = 8 if MANY else 4
 MAX_OUTPUTS = 3
 # Rows of a tile of 1, 2, ... vectors: the sums, one row of B and one number of A must fit into the registers together.
 ROWS = (12, 12, 8, 6, 5, 4, 3, 2) if MANY else (8, 6, 4, 2)
+ACROSS = 5 if MANY else 3  # vectors of the squarest tile, and its rows, or rows less than one more
+RUN = 24  # numbers that are copied or added at once: whole vectors of float32 and of float64
 INDEX = ir.IntType(64)
 
 
@@ -162,6 +164,60 @@ def product(like, rows, vectors, a, ar, ak, b, bk, c, cr, count, add):
     height = ROWS[vectors - 1]
     for r in range(0, rows, height):
         _tile(like, vectors, a + r * ar * like.itemsize, ar, ak, b, bk, c + r * cr * like.itemsize, cr, count, add)
+
+
+@intrinsic
+def dots(typing: Any, like: Any, a: Any, b: Any, stride: Any, out: Any, count: Any) -> Any:
+    """Add the products of the rows of A and the rows of B, ACROSS each, `count` vectors long and `stride` apart.
+
+    The sum of row r and row s is left as a vector, whose lanes are yet to be added, at vector `r ACROSS + s` of `out`.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(context, builder, like.dtype)
+        _, a, b, stride, out, count = args
+        lefts = [code.at(a, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
+        rights = [code.at(b, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
+
+        def body(k: Any, sums: list[Any]) -> list[Any]:
+            step = builder.mul(k, INDEX(VECTOR_BYTES))
+            right = [code.load(builder.add(row, step), code.vector) for row in rights]
+            result = []
+            for r, row in enumerate(lefts):
+                left = code.load(builder.add(row, step), code.vector)
+                result += [code.step(left, right[s], sums[r * ACROSS + s]) for s in range(ACROSS)]
+            return result
+
+        for number, value in enumerate(code.loop(count, [code.zero] * ACROSS**2, body)):
+            place = builder.add(out, INDEX(number * VECTOR_BYTES))
+            code.store(builder.fadd(code.load(place, code.vector), value), place)
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 5), generate
+
+
+def _run(like: Any, *, add: bool) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = _Code(context, builder, like.dtype)
+        for step in range(0, RUN * code.size, VECTOR_BYTES):
+            source, target = (builder.add(base, INDEX(step)) for base in args[1:])
+            value = code.load(source, code.vector)
+            code.store(builder.fadd(code.load(target, code.vector), value) if add else value, target)
+        return context.get_dummy_value()
+
+    return types.void(like, types.int64, types.int64), generate
+
+
+@intrinsic
+def copy_run(typing: Any, like: Any, a: Any, c: Any) -> Any:
+    """Copy `RUN` numbers from a to c."""
+    return _run(like, add=False)
+
+
+@intrinsic
+def add_run(typing: Any, like: Any, a: Any, c: Any) -> Any:
+    """Add `RUN` numbers at a to those at c."""
+    return _run(like, add=True)
 
 
 @intrinsic

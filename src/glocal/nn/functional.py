@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -77,6 +79,31 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
 
     Differentiable in `x`. Cost: O(n m (d c + m)) time, O(n m) memory.
     """
+    _check_gram(x, graph, filters, bias)
+    weights = _like(graph.weights, x)
+    others = any(p is not None and p.requires_grad for p in (weights, filters, bias))
+    back = reverse(graph) if others else None  # the gradient of x alone does without
+    g: Tensor = select.pick("gram", x.device)(x, graph.neighbors, weights, filters, bias, back)
+    return g
+
+
+def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """`gram`, and a function that makes of a gradient of it, (m, m), that of x: for losses that know their gradient.
+
+    >>> import torch
+    >>> from glocal import grid_graph
+    >>> g, back = gram_pullback(torch.ones(3, 1), grid_graph((3,), size=1), torch.ones(1, 1, 1), torch.zeros(1))
+    >>> g, back(torch.ones(1, 1)).T
+    (tensor([[3.]]), tensor([[2., 2., 2.]]))
+    """
+    _check_gram(x, graph, filters, bias)
+    found: tuple[Tensor, Callable[[Tensor], Tensor]] = select.pick("gram_pullback", x.device)(
+        x, graph.neighbors, _like(graph.weights, x), filters, bias
+    )
+    return found
+
+
+def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> None:
     _checked("gram", x, graph, filters)
     if x.ndim != 2 or filters.shape[:2] != (graph.degree, x.shape[-1]) or bias.shape != filters.shape[2:]:
         message = (
@@ -84,10 +111,6 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
             f"(n, c), (d={graph.degree}, c, m) and (m,). Check the layer."
         )
         raise ArgumentError(message)
-    g: Tensor = select.pick("gram", x.device)(
-        x, graph.neighbors, _like(graph.weights, x), filters, bias, reverse(graph)
-    )
-    return g
 
 
 def total_variation(image: Tensor) -> Tensor:

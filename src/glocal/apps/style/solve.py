@@ -24,6 +24,7 @@ from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_g
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
+from glocal.kernels.reuse import reusing
 from glocal.kernels.threads import undisturbed
 from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
@@ -109,7 +110,7 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     run = _Run(task, options, callback, generator, networks, frame, level_shapes((h, w), options.coarsest))
     first = task.checkpoint.level if task.checkpoint else 0
     problems = [partial(_problem, run, level) for level in range(first, len(run.shapes))]
-    with undisturbed():
+    with undisturbed(), reusing():
         found = coarse_to_fine(problems, lambda k, objective, start: _minimise(run, first + k, objective, start))
     level = first + len(found) - 1
     lab = frame.back(found[-1].x).view(*run.shapes[level], 3) * 100

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
-from glocal.nn.functional import shared_conv, total_variation
+from glocal.nn.functional import gram_pullback, shared_conv, total_variation
+from glocal.optimize import value_and_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +60,15 @@ class GramDistance:
     def __call__(self, z: Tensor) -> Tensor:
         """z (n, 3), as the networks see it."""
         return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
+
+    def evaluate(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and its gradient."""
+        if self.share is not None:
+            return value_and_gradient(self.__call__, z)
+        n = self.graph.num_vertices
+        gram, back = gram_pullback(z, self.graph, self.network.filters, self.network.bias)
+        away = gram / n - self.target
+        return away.square().sum(), back(away * (2 / n))
 
 
 @dataclass(frozen=True, eq=False)
