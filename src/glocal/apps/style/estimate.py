@@ -9,10 +9,10 @@ from glocal.apps.style.options import StyleOptions
 
 # Fitted to runs at 256 to 2048 pixels; see `docs/style.md`.
 _BASE = 600 << 20  # torch, Numba and their code
-_GIGAFLOPS = 50.0  # what one core does of the networks' arithmetic
-_SECONDS_A_PIXEL = 3e-7  # of everything else in an iteration, on one core
+_GIGAFLOPS = 85.0  # what one core does of the networks' arithmetic
+_SECONDS_A_PIXEL = 2e-7  # of everything else in an iteration, on one core
 _SECONDS_A_START = 12e-6  # of graphs, Gram matrices and balance, for each pixel of a level
-_SECONDS_A_STEP = 6e-3  # of an iteration, however small the picture
+_SECONDS_A_STEP = 3e-3  # of an iteration, however small the picture
 
 
 @dataclass(frozen=True)
