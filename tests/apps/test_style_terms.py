@@ -1,6 +1,7 @@
 """Loss terms, networks and graph statistics against values computed by hand on tiny images."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -232,3 +233,24 @@ def test_balance_is_scale_free():
     x = torch.tensor([[1.0, 0.25, 0], [-1.0, 0.5, 0]])
     factor = balance({"a": term}, x)["a"]
     assert balance({"a": lambda x: 10 * term(x)}, x)["a"] == pytest.approx(factor / 10)
+
+
+@pytest.mark.parametrize("kind", ["plain", "white"])
+@pytest.mark.parametrize("part", [False, True])
+def test_terms_know_their_gradients(kind, part):
+    """`evaluate` gives what autograd finds."""
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(12, 3, dtype=torch.float64, generator=generator)
+    frame = color_frame([torch.rand(9, 3, dtype=torch.float64, generator=generator)], [1.0], kind)
+    share = torch.rand(12, dtype=torch.float64, generator=generator) if part else None
+    network = replace(
+        tiny_network(), filters=torch.randn(9, 3, 4, dtype=torch.float64, generator=generator),
+        bias=torch.randn(4, dtype=torch.float64, generator=generator),
+    )  # fmt: skip
+    target = torch.rand(4, 4, dtype=torch.float64, generator=generator)
+    distance = GramDistance(network, grid_graph((3, 4)), target, share)
+    for term in (distance, TotalVariation((3, 4), frame)):
+        value, gradient = term.evaluate(z)
+        expected, slope = value_and_gradient(term.__call__, z)
+        torch.testing.assert_close(value, expected)
+        torch.testing.assert_close(gradient, slope)

@@ -273,6 +273,10 @@ def test_variation_equals_the_reference(shape):
         (slope,), (expected_slope,) = (torch.autograd.grad(3 * v, i) for v, i in zip((value, expected), images))
         torch.testing.assert_close(value, expected, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
         assert torch.equal(slope, expected_slope)
+        for module in (cpu, reference):
+            again, alone = module.variation_slope(image.to(dtype))
+            assert torch.equal(again, module.variation(image.to(dtype)))
+            assert torch.equal(3 * alone, expected_slope)
         assert value.dtype == slope.dtype == dtype
 
 

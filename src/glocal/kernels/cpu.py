@@ -99,6 +99,11 @@ def variation(image: Tensor) -> Tensor:
     return cast(Tensor, _Variation.apply(image))
 
 
+def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
+    """`variation` and its gradient, the sums of the signs of `x_i - x_j`, in one pass."""
+    return launch.variation(image)
+
+
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 

@@ -25,30 +25,33 @@ def _distance(image, a, b, count):
 
 
 @njit(nogil=True, cache=True)
+def _slope(image, row, c, begin, count, above, below, slope):
+    """Write the slopes of `count` pixels that have a left and a right neighbour; `above` and `below` are 0 or 1."""
+    up, down = np.uint64(above * row), np.uint64(below * row)  # without such a neighbour a pixel is compared with itself
+    for at in range(np.uint64(begin), np.uint64(begin + count)):
+        x = image[at]
+        left, right = x - image[at - np.uint64(c)], x - image[at + np.uint64(c)]
+        over, under = x - image[at - up], x - image[at + down]
+        total = np.int32(left > 0) - np.int32(left < 0) + np.int32(right > 0) - np.int32(right < 0)
+        total += np.int32(over > 0) - np.int32(over < 0) + np.int32(under > 0) - np.int32(under < 0)
+        slope[at] = total
+
+
+@njit(nogil=True, cache=True)
 def variation(image, h, row, c, first, last, slope, totals):
     """Write `sum_j sign(x_i - x_j)` over the neighbours j of i to slope[i].
 
     The sum of `|x_i - x_j|` inside of row y and to the row above goes to totals[y].
     """
-    zero, step, below = image.dtype.type(0), np.uint64(c), np.uint64(row)
     for y in range(first, last):
-        begin, end = np.uint64(y * row), np.uint64((y + 1) * row)
-        for at in range(begin, end):
-            slope[at] = zero
-        for at in range(begin + step, end):
-            e = image[at] - image[at - step]
-            slope[at] += image.dtype.type(e > 0) - image.dtype.type(e < 0)
-        for at in range(begin, end - step):
-            e = image[at + step] - image[at]
-            slope[at] -= image.dtype.type(e > 0) - image.dtype.type(e < 0)
+        begin, above, below = y * row, int(y > 0), int(y < h - 1)
+        _slope(image, row, c, begin + c, row - 2 * c, above, below, slope)
+        for channel in range(c):  # the first and the last pixel of the row
+            for at, side in ((begin + channel, c), (begin + row - c + channel, -c)):
+                x, total = image[at], 0
+                for other in (at - above * row, at + below * row, at + (side if row > c else 0)):
+                    total += int(x > image[other]) - int(x < image[other])
+                slope[at] = total
+        totals[y] = _distance(image, begin + c, begin, row - c)
         if y > 0:
-            for at in range(begin, end):
-                e = image[at] - image[at - below]
-                slope[at] += image.dtype.type(e > 0) - image.dtype.type(e < 0)
-        if y < h - 1:
-            for at in range(begin, end):
-                e = image[at + below] - image[at]
-                slope[at] -= image.dtype.type(e > 0) - image.dtype.type(e < 0)
-        totals[y] = _distance(image, y * row + c, y * row, row - c)
-        if y > 0:
-            totals[y] += _distance(image, y * row, (y - 1) * row, row)
+            totals[y] += _distance(image, begin, begin - row, row)

@@ -156,6 +156,14 @@ def variation(image: Tensor) -> Tensor:
     return (image[1:] - image[:-1]).abs().sum() + (image[:, 1:] - image[:, :-1]).abs().sum()
 
 
+def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
+    """`variation` and its gradient, the sums of the signs of `x_i - x_j`."""
+    point = image.detach().requires_grad_(True)
+    with torch.enable_grad():
+        value = variation(point)
+    return value.detach(), torch.autograd.grad(value, point)[0]
+
+
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 

@@ -17,7 +17,7 @@ import torch
 
 from glocal.errors import DeviceError
 
-ON_SIGNALS = ("reverse", "extract", "graph_conv", "shared_conv", "gram", "gram_pullback", "variation")
+ON_SIGNALS = ("reverse", "extract", "graph_conv", "shared_conv", "gram", "gram_pullback", "variation", "variation_slope")
 OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS)
 
 

@@ -124,6 +124,12 @@ def total_variation(image: Tensor) -> Tensor:
     return value
 
 
+def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
+    """`total_variation` and its gradient, for losses that know theirs."""
+    found: tuple[Tensor, Tensor] = select.pick("variation_slope", image.device)(image)
+    return found
+
+
 def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor) -> Tensor:
     if not isinstance(graph, Graph):
         message = (

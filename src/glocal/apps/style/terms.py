@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
-from glocal.nn.functional import gram_pullback, shared_conv, total_variation
+from glocal.nn.functional import gram_pullback, shared_conv, total_variation, variation_slope
 from glocal.optimize import value_and_gradient
 
 
@@ -82,6 +82,13 @@ class TotalVariation:
         """z (n, 3), as the networks see it."""
         image = z if self.frame.upright else z @ self.frame.color
         return total_variation(image.view(*self.shape, 3))
+
+    def evaluate(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The value and its gradient."""
+        image = z if self.frame.upright else z @ self.frame.color
+        value, slope = variation_slope(image.view(*self.shape, 3))
+        gradient = slope.view(-1, 3)
+        return value, gradient if self.frame.upright else gradient @ self.frame.color.T
 
 
 @dataclass(frozen=True, eq=False)
