@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError
+from glocal.kernels import select
 
 Objective = Callable[[Tensor], Tensor]
 
@@ -265,7 +266,7 @@ class History:
         m, last = self.slots, 2 * self.slots
         self.rows[last] = gradient.reshape(-1)
         new = [*self.fresh, last]
-        products = torch.stack([self.rows @ self.rows[row] for row in new], 1).to("cpu", torch.float64)
+        products = select.pick("products", self.rows.device)(self.rows, new)
         self.dots[new], self.dots[:, new] = products.T, products
         self.fresh.clear()
         dots = self.dots.numpy()  # some hundred numbers: NumPy is quicker with them than torch
@@ -284,7 +285,8 @@ class History:
         if not slope < 0:
             self.pairs.clear()
             return -gradient, -float(dots[last, last])
-        return (torch.from_numpy(combination).to(self.rows) @ self.rows).view_as(gradient), slope
+        direction = select.pick("combine", self.rows.device)(torch.from_numpy(combination), self.rows)
+        return direction.view_as(gradient), slope
 
 
 def coarse_to_fine(

@@ -307,3 +307,17 @@ def test_no_result_depends_on_addresses(side):
             room = torch.empty(image.numel() + 8)[offset : offset + image.numel()]
             found.add(float(cpu.variation(room.copy_(image.view(-1)).view(image.shape))))
         assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 1000, 40_001])
+def test_products_and_combinations_of_long_vectors(n, dtype):
+    vectors = torch.randn(7, n, dtype=dtype, generator=torch.Generator().manual_seed(n))
+    tolerance = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-10}
+    found = cpu.products(vectors, [6, 2])
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, reference.products(vectors, [6, 2]), **tolerance)
+    factors = torch.tensor([0.5, -1, 0, 2, 0, 0, 1e-3], dtype=torch.float64)
+    total = cpu.combine(factors, vectors)
+    assert total.dtype == dtype
+    torch.testing.assert_close(total, reference.combine(factors, vectors), **tolerance)

@@ -104,6 +104,16 @@ def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     return launch.variation(image)
 
 
+def products(vectors: Tensor, some: list[int]) -> Tensor:
+    """Inner products of all vectors (r, n) with some of them: (r, len(some)), float64. Cost: one pass over the vectors."""
+    return launch.products(vectors, some)
+
+
+def combine(factors: Tensor, vectors: Tensor) -> Tensor:
+    """`sum_r factors[r] vectors[r]`: (n,). Cost: one pass over the vectors whose factor is not 0."""
+    return launch.combine(factors, vectors)
+
+
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 

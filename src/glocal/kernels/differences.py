@@ -27,7 +27,10 @@ def _distance(image, a, b, count):
 @njit(nogil=True, cache=True)
 def _slope(image, row, c, begin, count, above, below, slope):
     """Write the slopes of `count` pixels that have a left and a right neighbour; `above` and `below` are 0 or 1."""
-    up, down = np.uint64(above * row), np.uint64(below * row)  # without such a neighbour a pixel is compared with itself
+    up, down = (
+        np.uint64(above * row),
+        np.uint64(below * row),
+    )  # without such a neighbour a pixel is compared with itself
     for at in range(np.uint64(begin), np.uint64(begin + count)):
         x = image[at]
         left, right = x - image[at - np.uint64(c)], x - image[at + np.uint64(c)]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from glocal.kernels import convolve, differences, grams, rows
+from glocal.kernels import vectors as loops
 from glocal.kernels.known import known
 from glocal.kernels.reuse import room
 from glocal.kernels.threads import share
@@ -251,6 +252,33 @@ def variation(image: Tensor) -> tuple[Tensor, Tensor]:
 
     share(len(cuts) - 1, work)
     return torch.tensor(totals.sum(), dtype=image.dtype), slope
+
+
+def products(vectors: Tensor, some: list[int]) -> Tensor:
+    """Multiply all vectors (r, n) with some of them: (r, len(some)), float64."""
+    r, n = vectors.shape
+    flat, chosen, cuts = _flat(vectors), np.array(some, np.int64), _cuts(n, PARTS, 4 * loops.PIECE)
+    sums = np.zeros((len(cuts) - 1, r, len(some)))
+
+    def work(part: int) -> None:
+        loops.products(flat, n, chosen, cuts[part], cuts[part + 1], sums[part])
+
+    share(len(cuts) - 1, work)
+    return torch.from_numpy(_total(sums))
+
+
+def combine(factors: Tensor, vectors: Tensor) -> Tensor:
+    """Add up the vectors (r, n), each times its factor."""
+    n = vectors.shape[1]
+    flat, scales, cuts = _flat(vectors), _flat(factors.to(vectors)), _cuts(n, PARTS, 4 * loops.PIECE)
+    total = vectors.new_empty(n)
+    out = total.numpy()
+
+    def work(part: int) -> None:
+        loops.combine(flat, n, scales, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return total
 
 
 def _spans(neighbors: Tensor, c: int, block: int, cuts: list[int]) -> tuple[Any, Any]:

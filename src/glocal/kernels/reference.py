@@ -164,6 +164,16 @@ def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     return value.detach(), torch.autograd.grad(value, point)[0]
 
 
+def products(vectors: Tensor, some: list[int]) -> Tensor:
+    """Inner products of all vectors (r, n) with some of them: (r, len(some)), float64 on the CPU."""
+    return torch.stack([vectors @ vectors[row] for row in some], 1).to("cpu", torch.float64)
+
+
+def combine(factors: Tensor, vectors: Tensor) -> Tensor:
+    """`sum_r factors[r] vectors[r]`: (n,). The factors are float64 on the CPU."""
+    return factors.to(vectors) @ vectors
+
+
 def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 

@@ -17,8 +17,18 @@ import torch
 
 from glocal.errors import DeviceError
 
-ON_SIGNALS = ("reverse", "extract", "graph_conv", "shared_conv", "gram", "gram_pullback", "variation", "variation_slope")
-OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS)
+ON_SIGNALS = (
+    "reverse",
+    "extract",
+    "graph_conv",
+    "shared_conv",
+    "gram",
+    "gram_pullback",
+    "variation",
+    "variation_slope",
+)
+ON_VECTORS = ("products", "combine")
+OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS, *ON_VECTORS)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -53,7 +63,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend("cuda", {}, _cuda_refuses),
     Backend(
         "cpu",
-        {"patch_neighbors": "cpu_neighbors", **dict.fromkeys(ON_SIGNALS, "cpu")},
+        {"patch_neighbors": "cpu_neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu")},
         _cpu_refuses,
     ),
     Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),
