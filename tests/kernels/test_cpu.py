@@ -195,7 +195,7 @@ def gram_and_gradient(module, x, neighbors, weights, filters, bias):
     side = torch.randn(total.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
     (g,) = torch.autograd.grad(total, x, side)
     again, back = module.gram_pullback(x.detach(), neighbors, weights, filters, bias)
-    assert torch.equal(again, total)
+    assert torch.equal(again.to(x.dtype), total)
     assert torch.equal(back(side), g)
     return total.detach(), g
 

@@ -83,7 +83,10 @@ def gram(
 def gram_pullback(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram`, and a function that makes of a gradient of it, (m, m), that of x: the same without autograd's own work."""
+    """`gram`, and a function that makes of a gradient of it, (m, m), that of x: the same without autograd's own work.
+
+    The Gram matrix comes in float64: what is subtracted from it next is often nearly as large.
+    """
     total, maps = launch.gram_forward(x, neighbors, weights, filters, bias)
     return total, lambda g: launch.gram_backward(x, neighbors, weights, filters, maps, g)
 
@@ -196,7 +199,7 @@ class _Gram(Function):
     ) -> Tensor:
         total, maps = launch.gram_forward(x, neighbors, weights, filters, bias)
         ctx.save_for_backward(x, neighbors, weights, filters, torch.from_numpy(maps))
-        return total
+        return total.to(x.dtype)
 
     @staticmethod
     @once_differentiable

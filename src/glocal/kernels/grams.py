@@ -190,9 +190,8 @@ def _add_products(like, maps, m, sums):
 
 
 @njit(nogil=True, cache=True)
-def assemble(sums, m):
-    """Lay the sums of `forward` out as the whole symmetric matrix."""
-    size = VECTOR_BYTES // sums.itemsize
+def assemble(sums, m, size):
+    """Lay the sums of `forward`, in vectors of `size` lanes, out as the whole symmetric matrix."""
     tiles = (m + ACROSS - 1) // ACROSS
     out = np.empty((m, m), sums.dtype)
     at = 0

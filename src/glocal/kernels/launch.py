@@ -194,7 +194,7 @@ def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse:
 def gram_forward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
 ) -> tuple[Tensor, Any]:
-    """Compute the Gram matrix (m, m) of the maps of x (n, c), and the maps for `gram_backward`."""
+    """Compute the Gram matrix (m, m) of the maps of x (n, c), in float64, and the maps for `gram_backward`."""
     (n, c), (d, _, m) = x.shape, filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
     signal = np.ascontiguousarray(x.detach().numpy().T).reshape(-1) if runs.size else _flat(x)
@@ -211,7 +211,8 @@ def gram_forward(
         grams.forward(signal, columns, w, runs, packed, start, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
-    return torch.from_numpy(grams.assemble(_total(sums.reshape(-1, size)), m)), maps
+    lanes = grams.VECTOR_BYTES // signal.itemsize
+    return torch.from_numpy(grams.assemble(sums.reshape(-1, size).sum(axis=0, dtype=np.float64), m, lanes)), maps
 
 
 def gram_backward(
@@ -220,7 +221,7 @@ def gram_backward(
     """Compute the gradient of x, (n, c), from that of the Gram matrix, (m, m)."""
     (n, c), (d, _, m) = x.shape, filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
-    sides = grams.pack(_flat(g + g.t()), m, m)
+    sides = grams.pack(_flat((g + g.t()).to(x.dtype)), m, m)
     packed = known(filters, "packed back", lambda: grams.pack(_flat(filters.reshape(d * c, m).t()), m, d * c))
     blocks = -(-n // grams.BLOCK)
     cuts = _cuts(blocks, PARTS, LEAST)

@@ -90,11 +90,13 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
 def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """`gram`, and a function that makes of a gradient of it, (m, m), that of x: for losses that know their gradient.
 
+    The Gram matrix may come in float64, where the backend has summed it so.
+
     >>> import torch
     >>> from glocal import grid_graph
     >>> g, back = gram_pullback(torch.ones(3, 1), grid_graph((3,), size=1), torch.ones(1, 1, 1), torch.zeros(1))
     >>> g, back(torch.ones(1, 1)).T
-    (tensor([[3.]]), tensor([[2., 2., 2.]]))
+    (tensor([[3.]], dtype=torch.float64), tensor([[2., 2., 2.]]))
     """
     _check_gram(x, graph, filters, bias)
     found: tuple[Tensor, Callable[[Tensor], Tensor]] = select.pick("gram_pullback", x.device)(

@@ -25,16 +25,21 @@ def plain_style_transfer(
     tv: float = 0.01,
     seed: int = 0,
     graphs: dict[tuple[str, int], tuple[Tensor, Tensor]] | None = None,
+    drawn: torch.dtype | None = None,
 ) -> tuple[Tensor, Losses, dict[str, float]]:
     """Section 3 for square images (n, n, 3) in Lab: the result in Lab, the losses of each level, seconds by phase.
 
-    `graphs` keeps the non-local graphs from one call to the next: finding them takes most of a short run.
+    `graphs` keeps the non-local graphs from one call to the next: finding them takes most of a short run. Random
+    numbers are rounded to `drawn`, so that a run in float64 can have the networks and the noise of one in float32.
     """
+
+    def draw(*shape: int) -> Tensor:
+        return _draw(shape, generator).to(drawn or photo.dtype).to(photo)
+
     kept = {} if graphs is None else graphs
     generator = torch.Generator().manual_seed(seed)
-    h1, b1 = _draw((25, 3, 50), generator).to(photo), _draw((50,), generator).to(photo)
-    h2, b2 = _draw((25, 3, 50), generator).to(photo), _draw((50,), generator).to(photo)
-    noise = _draw((sides[0] ** 2, 3), generator).to(photo)
+    h1, b1, h2, b2 = draw(25, 3, 50), draw(50), draw(25, 3, 50), draw(50)
+    noise = draw(sides[0] ** 2, 3)
     pixels = painting.reshape(-1, 3) / 100
     x = pixels.mean(0) + noise * pixels.std(0)
     losses, seconds = [], {"graph": 0.0, "minimise": 0.0}

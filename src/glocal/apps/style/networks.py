@@ -127,8 +127,10 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
 
     Divided by the size, so that a photo and a painting of different sizes can be compared.
     """
-    if share is None:
+    if share is None and x.requires_grad:
         return nn.functional.gram(x, graph, network.filters, network.bias) / graph.num_vertices
+    if share is None:  # a target: in float64, since the photo's comes near to it
+        return nn.functional.gram_pullback(x, graph, network.filters, network.bias)[0] / graph.num_vertices
     maps = torch.relu(nn.functional.graph_conv(x, graph, network.filters) + network.bias)
     return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
 

@@ -68,7 +68,7 @@ class GramDistance:
         n = self.graph.num_vertices
         gram, back = gram_pullback(z, self.graph, self.network.filters, self.network.bias)
         away = gram / n - self.target
-        return away.square().sum(), back(away * (2 / n))
+        return away.square().sum(), back((away * (2 / n)).to(z.dtype))
 
 
 @dataclass(frozen=True, eq=False)
