@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-_PAUSE = 0.02
 PACKAGES = ("glocal", "torch", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
 
 
@@ -46,9 +45,6 @@ class Row:
 def interleave(works: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: int = 2) -> dict[str, Timing]:
     """Time every work `repeats` times in turn, after `warmup` runs of each that do not count.
 
-    Before each there is a pause: OpenMP's threads spin for some milliseconds after their last work, and would take the
-    cores from whoever comes next.
-
     >>> sorted(interleave({"a": lambda: None, "b": lambda: None}, repeats=3))
     ['a', 'b']
     """
@@ -61,7 +57,6 @@ def interleave(works: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: 
     try:
         for _ in range(repeats):
             for name, work in works.items():
-                time.sleep(_PAUSE)
                 start = time.perf_counter()
                 work()
                 seconds[name].append(time.perf_counter() - start)
