@@ -74,7 +74,7 @@ class WeightedSum:
         parts = [self.factors[name] * term(x) for name, term in self.terms.items()]
         return torch.stack(parts).sum()
 
-    def evaluate(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The value and the gradient, term by term."""
         value, gradient = x.new_zeros(()), None
         for name, term in self.terms.items():
@@ -88,14 +88,16 @@ class WeightedSum:
         assert gradient is not None  # there is a term
         return value, gradient
 
+    evaluate = value_and_gradient  # its former name
+
 
 def value_and_gradient(objective: Objective, x: Tensor) -> tuple[Tensor, Tensor]:
     """Evaluate a scalar objective and its gradient at `x`; both are detached.
 
-    An objective that knows its gradient has a method `evaluate(x)` that returns both.
+    An objective that knows its gradient has a method `value_and_gradient(x)` that returns both.
     """
-    if (evaluate := getattr(objective, "evaluate", None)) is not None:
-        found: tuple[Tensor, Tensor] = evaluate(x)
+    if (both := getattr(objective, "value_and_gradient", None)) is not None:
+        found: tuple[Tensor, Tensor] = both(x)
         return found
     point = x.detach().requires_grad_(True)
     with torch.enable_grad():

@@ -29,13 +29,16 @@ def padded(rows, height):
 
 
 @njit(nogil=True, cache=True)
-def pack(matrix, rows, columns):
-    """Lay a (rows, columns) matrix out with zeros at the ends of its rows, so that they are left sides of whole tiles."""
+def pack(matrix, rows, columns, sr, sc):
+    """Lay a (rows, columns) matrix out with zeros at the ends of its rows, so that they are left sides of whole tiles.
+
+    Its rows are `sr` apart and its columns `sc`, so that it can also be one that lies transposed.
+    """
     width = padded(columns, HEIGHT)
     out = np.zeros(rows * width, matrix.dtype)
     for r in range(rows):
         for column in range(columns):
-            out[r * width + column] = matrix[r * columns + column]
+            out[r * width + column] = matrix[r * sr + column * sc]
     return out
 
 
@@ -154,7 +157,7 @@ def _multiply(like, rows, a, b, c, count):
 def forward(x, neighbors, weights, runs, packed, bias, n, d, c, m, first, last, maps, sums):
     """Write the maps of the blocks `first` to `last - 1`, and the sums of their upper products.
 
-    `packed` are the filters (k, m), `bias` is filled up with zeros.
+    `packed` are the filters (k, m).
     """
     k, itemsize, rows = d * c, x.itemsize, map_rows(m)
     patches = np.zeros(k * BLOCK, x.dtype)

@@ -1,4 +1,8 @@
-"""What was found out about a tensor, for as long as it lives and nobody writes to it."""
+"""What was found out about a tensor that nobody writes to, for as long as it lives.
+
+Writing is noticed where torch counts it; through NumPy or `.data` it is not. So this is for the neighbours of a graph,
+which is immutable, not for parameters.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-_found: dict[int, tuple[Any, int, dict[Hashable, Any]]] = {}  # by identity: the tensor, its version, and what is known
+_found: dict[int, tuple[Any, Any, dict[Hashable, Any]]] = {}  # by identity: the tensor, its state, and what is known
 
 
 def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
@@ -22,10 +26,12 @@ def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
     >>> known(x, "sum", lambda: int(x.sum()))
     6
     """
-    key = id(tensor)
+    if tensor.is_inference():  # torch does not count what is written to it
+        return find()
+    key, state = id(tensor), (tensor._version, tensor.data_ptr(), tensor.shape, tensor.dtype)
     entry = _found.get(key)
-    if entry is None or entry[0]() is not tensor or entry[1] != tensor._version:
-        entry = weakref.ref(tensor, lambda _: _found.pop(key, None)), tensor._version, {}
+    if entry is None or entry[0]() is not tensor or entry[1] != state:
+        entry = weakref.ref(tensor, lambda _: _found.pop(key, None)), state, {}
         _found[key] = entry
     facts = entry[2]
     if what not in facts:

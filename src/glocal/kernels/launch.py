@@ -198,7 +198,7 @@ def gram_forward(
     (n, c), (d, _, m) = x.shape, filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
     signal = np.ascontiguousarray(x.detach().numpy().T).reshape(-1) if runs.size else _flat(x)
-    packed = known(filters, "packed", lambda: grams.pack(_flat(filters), d * c, m))
+    packed = grams.pack(_flat(filters), d * c, m, m, 1)
     start = _flat(bias)
     blocks = -(-n // grams.BLOCK)
     maps = room(blocks * grams.map_rows(m) * grams.BLOCK, signal.dtype)
@@ -221,8 +221,8 @@ def gram_backward(
     """Compute the gradient of x, (n, c), from that of the Gram matrix, (m, m)."""
     (n, c), (d, _, m) = x.shape, filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
-    sides = grams.pack(_flat((g + g.t()).to(x.dtype)), m, m)
-    packed = known(filters, "packed back", lambda: grams.pack(_flat(filters.reshape(d * c, m).t()), m, d * c))
+    sides = grams.pack(_flat((g + g.t()).to(x.dtype)), m, m, m, 1)
+    packed = grams.pack(_flat(filters), m, d * c, 1, m)
     blocks = -(-n // grams.BLOCK)
     cuts = _cuts(blocks, PARTS, LEAST)
     lows, offsets = _spans(neighbors, c, grams.BLOCK, cuts)

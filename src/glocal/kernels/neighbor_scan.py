@@ -165,7 +165,7 @@ def _scan_coarsely(
     for x in range(columns, columns + 16):  # what is looked at beyond the last column
         memory.masks[x] = 0
     for y in range(rows + ph - 1):
-        t = start + (y - ph + 1) * row
+        t = max(0, start + (y - ph + 1) * row)  # before the first patches are whole, no masks are looked at
         above, here = (y + ph - 1) % ph * size, y % ph * size
         shift_row(
             coarse.flat, picture.origin + start + y * row, shift, picture.plane, columns, coarse.cap, memory.cells,

@@ -2,7 +2,7 @@
 
 Compiled functions release the interpreter lock, so Python's own threads suffice: no second pool that competes with the
 one of torch, and nothing to compile for it. Who works on a part never changes its result: the cut into parts is the
-caller's and must not depend on the number of threads.
+caller's, and must not depend on the number of threads where it could be seen in the result.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from importlib.util import find_spec
+from threading import Lock
 
 import torch
 
 _pool: ThreadPoolExecutor | None = None
-_count: int | None = None  # threads to work on while torch has but one
+_lock = Lock()
+_inside = 0  # how many are in `undisturbed`
+_count: int | None = None  # threads to work on meanwhile
 
 
 def count() -> int:
@@ -30,20 +32,32 @@ def undisturbed() -> Iterator[None]:
     """Let torch work on one thread inside, and `share` on as many as before.
 
     After each operation torch's threads wait for the next one without sleeping, for some milliseconds, on the very cores
-    where the threads of `share` are to work. Where both take turns quickly, torch is better off with one thread. Without
-    Numba nothing is shared, and torch keeps its threads.
+    where the threads of `share` are to work. Where both take turns quickly, torch is better off with one thread. Where
+    the kernels that share do not run, torch keeps its threads. A Python thread that uses torch for the first time while
+    another is inside starts with one thread, as torch hands down the number that is set then.
     """
-    global _count
-    if _count is not None or find_spec("numba") is None:
+    global _count, _inside
+    if not _kernels_share():
         yield
         return
-    _count = before = torch.get_num_threads()
+    before = torch.get_num_threads()
+    with _lock:
+        _count, _inside = (before if _inside == 0 else _count), _inside + 1
     torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-        _count = None
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _count = None
+
+
+def _kernels_share() -> bool:
+    from glocal.kernels import select
+
+    return select.pick("graph_conv", "cpu").__module__ == "glocal.kernels.cpu"
 
 
 def share(parts: int, work: Callable[[int], None]) -> None:

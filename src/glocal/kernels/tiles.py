@@ -27,7 +27,7 @@ MAX_VECTORS = 8 if MANY else 4
 MAX_OUTPUTS = 3
 # Rows of a tile of 1, 2, ... vectors: the sums, one row of B and one number of A must fit into the registers together.
 ROWS = (12, 12, 8, 6, 5, 4, 3, 2) if MANY else (8, 6, 4, 2)
-ACROSS = 5 if MANY else 3  # vectors of the squarest tile, and its rows, or rows less than one more
+ACROSS = 5 if MANY else 3  # vectors of the tile that is nearest to a square: 5 rows, or 4
 RUN = 24  # numbers that are copied or added at once: whole vectors of float32 and of float64
 INDEX = ir.IntType(64)
 

@@ -127,12 +127,17 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
 
     Divided by the size, so that a photo and a painting of different sizes can be compared.
     """
-    if share is None and x.requires_grad:
+    if share is None:
         return nn.functional.gram(x, graph, network.filters, network.bias) / graph.num_vertices
-    if share is None:  # a target: in float64, since the photo's comes near to it
-        return nn.functional.gram_pullback(x, graph, network.filters, network.bias)[0] / graph.num_vertices
     maps = torch.relu(nn.functional.graph_conv(x, graph, network.filters) + network.bias)
     return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
+
+
+def target_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
+    """`mean_gram` of a painting: without gradient, and where it can be in float64, since the photo's comes near to it."""
+    if share is None:
+        return nn.functional.gram_pullback(x, graph, network.filters, network.bias)[0] / graph.num_vertices
+    return mean_gram(x, graph, network, share).detach()
 
 
 def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: float) -> Network:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -20,7 +20,7 @@ from glocal.apps.style.colors import matched
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.estimate import iterations_at, step_seconds
 from glocal.apps.style.levels import fitted, level_shapes, resized
-from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, thinned, whitened
+from glocal.apps.style.networks import Network, draw_networks, graph_for, photo_graph, target_gram, thinned, whitened
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
@@ -110,7 +110,7 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     run = _Run(task, options, callback, generator, networks, frame, level_shapes((h, w), options.coarsest))
     first = task.checkpoint.level if task.checkpoint else 0
     problems = [partial(_problem, run, level) for level in range(first, len(run.shapes))]
-    with undisturbed(), reusing():
+    with nullcontext() if task.shares else undisturbed():  # regions are computed by torch
         found = coarse_to_fine(problems, lambda k, objective, start: _minimise(run, first + k, objective, start))
     level = first + len(found) - 1
     lab = frame.back(found[-1].x).view(*run.shapes[level], 3) * 100
@@ -184,7 +184,7 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
             network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten)
             own = graph_for(network, shape, graph)
             for number, (mine, others) in enumerate(regions):
-                grams = [mean_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
+                grams = [target_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
                 target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
                 name = network.name + (f" region {number + 1}" if task.shares else "")
                 distances[name] = GramDistance(network, own, target, mine)
@@ -256,7 +256,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         )  # fmt: skip
 
     # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
-    with run.phase("optimise"), np.errstate(over="ignore", invalid="ignore"):
+    with run.phase("optimise"), reusing(), np.errstate(over="ignore", invalid="ignore"):
         return lbfgs(
             objective, start, iterations=max(0, total - done), memory=memory, first=_FIRST_STEP, callback=report
         )

@@ -61,7 +61,7 @@ class GramDistance:
         """z (n, 3), as the networks see it."""
         return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
 
-    def evaluate(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The value and its gradient."""
         if self.share is not None:
             return value_and_gradient(self.__call__, z)
@@ -83,7 +83,7 @@ class TotalVariation:
         image = z if self.frame.upright else z @ self.frame.color
         return total_variation(image.view(*self.shape, 3))
 
-    def evaluate(self, z: Tensor) -> tuple[Tensor, Tensor]:
+    def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """The value and its gradient."""
         image = z if self.frame.upright else z @ self.frame.color
         value, slope = variation_slope(image.view(*self.shape, 3))

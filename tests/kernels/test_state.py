@@ -1,0 +1,123 @@
+"""What the kernels remember, keep and share: nothing stale, nothing handed out twice, nothing touched beyond its end."""
+
+import gc
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from glocal import grid_graph
+from glocal.kernels import threads
+from glocal.kernels.known import known
+from glocal.kernels.reuse import reusing, room
+from glocal.nn import functional
+
+GUARDED = """
+import ctypes, mmap, sys
+import numpy as np, torch
+from glocal.kernels import neighbor_pairs, reference
+
+libc, page, kept = ctypes.CDLL(None), mmap.PAGESIZE, []
+
+def guarded(count, dtype):  # an array between pages that nobody may read
+    size = -(-np.dtype(dtype).itemsize * count // page) * page
+    memory = mmap.mmap(-1, size + 32 * page)
+    kept.append(memory)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    for place in (base, base + 16 * page + size):
+        assert libc.mprotect(ctypes.c_void_p(place), 16 * page, 0) == 0
+    return np.frombuffer(memory, dtype, count, 16 * page)
+
+neighbor_pairs.aligned = guarded
+for shape, patch in (((1, 24, 24), (5, 5)), ((1, 1, 900), (1, 5))):
+    planes = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    found = neighbor_pairs.patch_neighbors(planes, 4, patch)
+    expected = reference.patch_neighbors(planes, 4, patch, 0.0, None)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages by mprotect")
+def test_the_pair_search_stays_within_its_limits():
+    result = subprocess.run([sys.executable, "-c", GUARDED], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_torch_has_one_thread_inside_and_its_own_again_outside():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with threads.undisturbed(), threads.undisturbed():
+            assert (torch.get_num_threads(), threads.count()) == (1, 2)
+        with pytest.raises(ZeroDivisionError), threads.undisturbed():
+            1 / 0  # noqa: B018
+        assert (torch.get_num_threads(), threads.count()) == (2, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_that_overlap_inside_leave_nothing_behind():
+    entered, left, seen = threading.Event(), threading.Event(), []
+
+    def first():
+        with threads.undisturbed():
+            entered.set()
+            left.wait(10)
+            seen.append(threads.count())
+
+    before = threads.count()
+    other = threading.Thread(target=first)
+    other.start()
+    entered.wait(10)
+    with threads.undisturbed():
+        pass
+    left.set()
+    other.join()
+    assert seen == [before]
+    assert threads._count is None
+
+
+def test_torch_keeps_its_threads_where_the_kernels_do_not_run(monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", "reference")
+    before = torch.get_num_threads()
+    with threads.undisturbed():
+        assert torch.get_num_threads() == before
+
+
+def test_memory_is_handed_out_once():
+    with reusing():
+        first, second = room(1000, np.float32), room(1000, np.float32)
+        assert not np.shares_memory(first, second)
+        place = first.ctypes.data
+        tensor = torch.from_numpy(first)
+        del first
+        gc.collect()
+        third = room(1000, np.float32)
+        assert third.ctypes.data != place  # the tensor has it
+        del tensor
+        gc.collect()
+        assert room(1000, np.float32).ctypes.data == place
+    assert room(3, np.float64).shape == (3,)
+
+
+def test_what_is_known_of_a_tensor_ends_with_its_state():
+    x = torch.arange(4)
+    assert known(x, "sum", lambda: int(x.sum())) == 6
+    x[0] = 10
+    assert known(x, "sum", lambda: int(x.sum())) == 16
+    x.data = torch.zeros(2)
+    assert known(x, "sum", lambda: int(x.sum())) == 0
+
+
+def test_gram_of_filters_that_change_unseen_and_in_inference_mode():
+    graph, bias = grid_graph((5, 6)), torch.zeros(4)
+    generator = torch.Generator().manual_seed(0)
+    x, filters = torch.rand(30, 3, generator=generator), torch.rand(9, 3, 4, generator=generator)
+    first = functional.gram(x, graph, filters, bias)
+    filters.data.mul_(2)
+    torch.testing.assert_close(functional.gram(x, graph, filters, bias), 4 * first)
+    with torch.inference_mode():
+        torch.testing.assert_close(functional.gram(x, grid_graph((5, 6)), filters, bias), 4 * first)
