@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from glocal.kernels.neighbor_lists import aligned
+from glocal.kernels.reuse import room
 from glocal.kernels.simd import constant
 from glocal.kernels.simd_shifts import SHIFTS, any_set, shift_row
 
@@ -42,7 +42,7 @@ def test_masks_are_those_of_a_plain_loop(c, patch, size):
     row, plane, rows, columns, start, shift = 60, 1500, 5, 19, 100, 77
     flat = RNG.integers(-size, size, c * plane + 600).astype(np.int16)
     cap = 65535 // (c * patch[0] * patch[1])
-    cells, sums = aligned((columns + patch[1]) * SHIFTS, np.uint16), aligned(patch[0] * columns * SHIFTS, np.uint16)
+    cells, sums = room((columns + patch[1]) * SHIFTS, np.uint16), room(patch[0] * columns * SHIFTS, np.uint16)
     sums[:] = 0
     d2 = np.array([
         [[bound(flat, t, t + shift + l, row, plane, cap, c, patch) for l in range(SHIFTS)]

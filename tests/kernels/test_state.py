@@ -31,7 +31,7 @@ def guarded(count, dtype):  # an array between pages that nobody may read
         assert libc.mprotect(ctypes.c_void_p(place), 16 * page, 0) == 0
     return np.frombuffer(memory, dtype, count, 16 * page)
 
-neighbor_pairs.aligned = guarded
+neighbor_pairs.room = guarded
 for shape, patch in (((1, 24, 24), (5, 5)), ((1, 1, 900), (1, 5))):
     planes = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     found = neighbor_pairs.patch_neighbors(planes, 4, patch)

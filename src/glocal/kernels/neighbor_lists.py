@@ -12,6 +12,7 @@ import numba
 import numpy as np
 from torch import Tensor
 
+from glocal.kernels.reuse import room
 from glocal.kernels.simd import bits_float, constant, insert_key
 
 EMPTY = 0x7F800000_7FFFFFFF  # an infinite distance and the last index: comes after every key
@@ -49,14 +50,6 @@ class Lists(NamedTuple):
     groups: tuple[bool, ...]  # compile-time constant: size / 8, or 0 where it is large
 
 
-def aligned(count: int, dtype: type) -> Array:
-    """Make an array that begins at a cache line: a vector then touches one line, not two."""
-    size = np.dtype(dtype).itemsize
-    room: Array = np.empty(count + 64 // size, dtype)
-    skip = -room.ctypes.data % 64 // size
-    return room[skip : skip + count]
-
-
 def lay_out(planes: Tensor, patch: tuple[int, int], row: int, margin: int) -> Picture:
     """Copy padded planes (c, h + ph - 1, w + pw - 1) to rows of length `row`, with zeros around."""
     c, height, width = planes.shape
@@ -71,7 +64,7 @@ def empty_lists(pixels: int, k: int, keys: Array | None = None) -> Lists:
     """Make lists for `pixels` pixels, in `keys` if given, with no pixel in use yet."""
     size = -(-(k - 1) // 8) * 8
     if keys is None:
-        keys = aligned(pixels * size, np.int64)
+        keys = room(pixels * size, np.int64)
     keys[:] = EMPTY
     groups = constant(size // 8 if size <= UNROLLED else 0)
     return Lists(k, size, keys, np.full(pixels, -1, np.float32), np.full(pixels, LAST, np.int32), groups)

@@ -26,8 +26,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.kernels.neighbor_lists import LAST, Array, Picture, aligned, empty_lists, lay_out, rounding
+from glocal.kernels.neighbor_lists import LAST, Array, Picture, empty_lists, lay_out, rounding
 from glocal.kernels.neighbor_scan import LANES, Coarse, limit, scratch, search
+from glocal.kernels.reuse import room
 from glocal.kernels.simd import bits_float
 from glocal.kernels.simd_shifts import SHIFTS
 from glocal.kernels.threads import count, share
@@ -125,10 +126,10 @@ def _rounds(blocks: int) -> list[list[tuple[int, int, int]]]:
 
 def _edges(picture: Picture, threads: int) -> list[int]:
     """Cut the picture into blocks for the threads: of whole rows, or of samples, but not into very small ones."""
-    count, step, least = (picture.w, 1, LEAST) if picture.h == 1 else (picture.h, picture.row, 2 * len(picture.ph))
-    threads = min(threads, count // (2 * least))
+    length, step, least = (picture.w, 1, LEAST) if picture.h == 1 else (picture.h, picture.row, 2 * len(picture.ph))
+    threads = min(threads, length // (2 * least))
     blocks = 2 * threads if threads > 1 else 1
-    return [count * block // blocks * step for block in range(blocks + 1)]
+    return [length * block // blocks * step for block in range(blocks + 1)]
 
 
 def patch_neighbors(
@@ -143,7 +144,7 @@ def patch_neighbors(
     picture = lay_out(planes, patch, row, (ph + 2) * row + pw + 4 * LANES)
     h, w = picture.h, picture.w
     pixels = (h + 1) * row + 4 * LANES
-    lists, limits = empty_lists(pixels, k), aligned(pixels, np.uint16)
+    lists, limits = empty_lists(pixels, k), room(pixels, np.uint16)
     lists.worst[: h * row].reshape(h, row)[:, :w] = np.inf
     edges = _edges(picture, count())
     near, far = _shift_order(h, w, row)

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-from glocal.kernels.neighbor_lists import Array, Lists, Picture, aligned, insert
+from glocal.kernels.neighbor_lists import Array, Lists, Picture, insert
+from glocal.kernels.reuse import room
 from glocal.kernels.simd import (
     at_most,
     column_sums,
@@ -69,11 +70,11 @@ def scratch(patch: tuple[int, int]) -> tuple[Array, ...]:
     ph, pw = patch
     columns = coarse_columns(ph)
     return (
-        aligned(max(LINE + pw + 32, TILE_ROWS * (TILE_COLUMNS + pw + 32)), np.float32),
-        aligned(LANES, np.float32),
+        room(max(LINE + pw + 32, TILE_ROWS * (TILE_COLUMNS + pw + 32)), np.float32),
+        room(LANES, np.float32),
         np.empty(max(TILE_ROWS * TILE_COLUMNS, LINE), np.int32),
-        aligned((columns + pw) * SHIFTS, np.uint16),
-        aligned(ph * columns * SHIFTS, np.uint16),
+        room((columns + pw) * SHIFTS, np.uint16),
+        room(ph * columns * SHIFTS, np.uint16),
         np.zeros(columns + 16, np.uint32),
     )
 

@@ -1,30 +1,17 @@
-"""Large pictures a band at a time, and how many threads that takes."""
+"""Large pictures a band at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from glocal.kernels.threads import one_thread
+
 BAND = 1 << 16
 """Colours worked on at a time: the temporaries of a band fit into the cache, whatever the size of the picture."""
-
-
-@contextmanager
-def one_thread() -> Iterator[int]:
-    """Let torch use one thread for each operation, and give the number that it used before.
-
-    Matrices as small as palettes cost less than waking a second thread: on two busy cores 0.06 s of work took 3 s.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield before
-    finally:
-        torch.set_num_threads(before)
 
 
 def in_bands(function: Callable[[Tensor], Tensor], colors: Tensor) -> Tensor:

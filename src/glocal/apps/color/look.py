@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.color import mapping
-from glocal.apps.color.bands import in_bands, one_thread
+from glocal.apps.color.bands import in_bands
 from glocal.apps.color.gamut import chroma_limits, compressed
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.protect import freedom
@@ -21,6 +21,7 @@ from glocal.apps.color.tone import toned
 from glocal.colors import lab_from_rgb, rgb_from_lab
 from glocal.errors import GlocalError, InputError
 from glocal.files.atomic import write_whole
+from glocal.kernels.threads import one_thread
 
 _FORMAT, _VERSION = "glocal-color-map", "1"
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from glocal.apps.color.bands import one_thread
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.graphs import weights
 from glocal.graphs.knn import knn_graph
+from glocal.kernels.threads import one_thread
 from glocal.nn.conv import GraphConv
 from glocal.nn.functional import gram, graph_conv
 from glocal.nn.init import standard_normal

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
 from glocal.apps.speech.stft import analysis_window
 from glocal.errors import ModelError
 from glocal.files.weights import load_weights, save_weights
+from glocal.kernels.threads import one_thread
 
 RATE = 16000
 SHIPPED = "speech-frames"
@@ -59,20 +59,6 @@ class FrameDenoiser:
         with one_thread():
             out, envelope = self.net.denoise_rows(signal, first, last, floor)
         return np.concatenate([out.T.numpy(), envelope.unsqueeze(1).numpy()], axis=1)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch work in one thread: the steps are so short that waiting for a second one costs more than it brings.
-
-    On a busy machine two threads were ten times slower than one; one is 25 to 50 times faster than real time.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class SampleDenoiser:
