@@ -99,7 +99,9 @@ def test_memory_is_handed_out_once():
         assert third.ctypes.data != place  # the tensor has it
         del tensor
         gc.collect()
-        assert room(1000, np.float32).ctypes.data == place
+        fourth, fifth = room(1000, np.float32), room(1000, np.float32)
+        assert fourth.ctypes.data == place  # it is free again, and taken again
+        assert fifth.ctypes.data != place
     assert room(3, np.float64).shape == (3,)
 
 
