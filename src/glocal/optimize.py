@@ -144,6 +144,8 @@ def lbfgs(
 
     Parameters
     ----------
+    x : Tensor
+        Where to start. It may be in float64 where the gradients of the objective are in float32, as the pairs then are.
     iterations : int
         At most so many steps.
     memory : History or None
@@ -170,7 +172,7 @@ def lbfgs(
     loss, gradient = value_and_gradient(objective, x)
     value, evaluations, reason = float(loss), 1, "iterations"
     losses = [value]
-    memory = History(x, history) if memory is None else memory
+    memory = History(gradient, history) if memory is None else memory
     for iteration in range(iterations):
         direction, slope = memory.direction(gradient)
         if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):

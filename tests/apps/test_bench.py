@@ -86,10 +86,10 @@ def test_memory_counts_what_the_work_adds_and_nothing_else():
     held = torch.ones(1 << 20)
 
     def prepare(small: bool):
-        size = 1 if small else 8 << 20  # 32 MiB of float32
+        size = 1 if small else 16 << 20  # 64 MiB of float32: so much never comes out of memory that was kept
         return lambda: torch.ones(size).sum() + held.sum()
 
-    assert 30 < memory.measure(prepare) < 48
+    assert 60 < memory.measure(prepare) < 80
 
 
 def test_a_failed_measurement_says_why():

@@ -40,6 +40,14 @@ def test_the_result_has_the_photos_kind_and_shape(pictures):
     assert isinstance(run(Image.fromarray(photo), painting).image, Image.Image)
 
 
+@pytest.fixture(params=["float64", "float32"])
+def precision(request, monkeypatch):
+    """Small levels are computed in float64: their pictures go through what large ones go through as well."""
+    if request.param == "float32":
+        monkeypatch.setattr(core, "_FINE", 0)
+
+
+@pytest.mark.usefixtures("precision")
 def test_one_seed_one_picture(pictures):
     first, again, other = (run(*pictures, seed=seed).image for seed in (0, 0, 1))
     assert first.tobytes() == again.tobytes()
@@ -150,6 +158,7 @@ def test_a_run_goes_on_from_its_checkpoint(pictures):
     assert rest.losses[0][0] == pytest.approx(whole.losses[1][0], rel=1e-3)
 
 
+@pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize(("level", "iteration"), [(0, 9), (1, 1), (1, 12), (1, 15)])
 def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, monkeypatch, level, iteration):
     monkeypatch.setattr(core, "_REPORT_SECONDS", 0.0)
@@ -173,9 +182,9 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
         load_checkpoint(tmp_path / "b.checkpoint", recipe)
     rest = glocal.stylize(*pictures, options=options, checkpoint=point)
     assert rest.rgb.tobytes() == whole.rgb.tobytes()
-    # Without the memory of L-BFGS it would be another picture: the test can fail.
-    other = glocal.stylize(*pictures, options=options, checkpoint=replace(point, exact=None))
-    assert other.rgb.tobytes() != whole.rgb.tobytes()
+    if iteration < 15:  # without the memory of L-BFGS it would be another picture: the test can fail
+        other = glocal.stylize(*pictures, options=options, checkpoint=replace(point, exact=None))
+        assert other.rgb.tobytes() != whole.rgb.tobytes()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from PIL import Image
 
 from glocal import colors
 from glocal.apps.bench import style_reference
+from glocal.apps.bench.style import plain_losses
 from glocal.apps.bench.style_reference import plain_style_transfer
 from glocal.apps.style import solve as fast
 from glocal.apps.style.levels import resized
@@ -24,19 +25,28 @@ def square(name, side, dtype):
     return resized(lab.to(dtype), (side, side))
 
 
-# In float32 L-BFGS doubles a rounding error with nearly every step: the plain version in float32 and in float64 differ
-# by 1e-5 to 6e-3 after 20 steps, depending on the seed. The seeds here are ones where both stay below 3e-4.
-@pytest.mark.parametrize(
-    ("side", "seed", "dtype", "tolerance"),
-    [(32, 5, torch.float32, 1e-3), (64, 1, torch.float32, 1e-3), (64, 0, torch.float64, 1e-8)],
-)
-def test_one_level_from_the_same_start(side, seed, dtype, tolerance):
-    photo, painting = square("bridge.jpg", side, dtype), square("van_gogh_auvers.jpg", side, dtype)
-    _, losses, _ = plain_style_transfer(photo, painting, sides=[side], iterations=20, seed=seed)
-    found = solve(Task(photo, (painting,)), style_options("paper", {"iterations": 20, "coarsest": side, "seed": seed}))
-    assert len(losses[0]) == 21
-    assert losses[0][-1] < 0.5 * losses[0][0]
-    np.testing.assert_allclose(found.losses[0], losses[0], rtol=tolerance)
+def largest_difference(side, seed):
+    """Of the losses of 20 iterations in float32 from those of the plain version in float64, from the same start."""
+    photo, painting = square("bridge.jpg", side, torch.float32), square("van_gogh_auvers.jpg", side, torch.float32)
+    options = style_options("paper", {"iterations": 20, "coarsest": side, "seed": seed})
+    found = solve(Task(photo, (painting,)), options).losses[0]
+    expected = plain_losses(photo, painting, options, torch.float64)
+    assert len(found) == len(expected) == 21
+    assert expected[-1] < 0.5 * expected[0]
+    return max(abs(a - b) / b for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("side", [32, 64])
+def test_coarse_levels_follow_the_definition(side, seed):
+    assert largest_difference(side, seed) < 1e-9
+
+
+def test_fine_levels_follow_the_definition():
+    """In float32 a rounding error can still open or close a map, where the gradient jumps: about one run in eight."""
+    found = [largest_difference(128, seed) for seed in range(6)]
+    assert sum(gap < 1e-3 for gap in found) >= 3
+    assert max(found) < 0.03
 
 
 @pytest.mark.parametrize("side", [32, 64, 128])

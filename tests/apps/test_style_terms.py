@@ -164,7 +164,7 @@ def test_the_photos_graph_is_used_not_the_paintings(monkeypatch):
     assert not torch.equal(term.graph.neighbors, theirs.neighbors)
     # ... and the target was measured on the painting's own graph.
     expected = mean_gram(painting.reshape(-1, 3) / 100, theirs, term.network)
-    torch.testing.assert_close(term.target.float(), expected)
+    torch.testing.assert_close(term.target, expected)
     # Exchanged graphs would give another loss: the test can fail.
     exchanged = GramDistance(term.network, theirs, term.target)
     assert float(exchanged(seen["x"])) != pytest.approx(float(term(seen["x"])), rel=1e-3)
@@ -200,11 +200,11 @@ def test_whitened_filters_see_equal_variance_in_all_directions():
 
 
 def test_color_frames():
-    painting = noise(20, 30, 3, seed=2) * torch.tensor([1.0, 0.3, 0.1]) + 0.2
+    painting = noise(20, 30, 3, seed=2).double() * torch.tensor([1.0, 0.3, 0.1]) + 0.2
     frame = color_frame([painting], [1.0], "white")
     seen = frame.seen(painting).reshape(-1, 3)
-    torch.testing.assert_close(seen.mean(0), torch.zeros(3), atol=1e-4, rtol=0)
-    torch.testing.assert_close(seen.T @ seen / len(seen), torch.eye(3), atol=1e-3, rtol=0)
+    torch.testing.assert_close(seen.mean(0), torch.zeros(3).double(), atol=1e-12, rtol=0)
+    torch.testing.assert_close(seen.T @ seen / len(seen), torch.eye(3).double(), atol=1e-12, rtol=0)
     torch.testing.assert_close(frame.back(frame.seen(painting)), painting)
     assert torch.equal(color_frame([painting], [1.0], "plain").seen(painting), painting)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from glocal.graphs.grid import grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.kernels import convolve, cpu, launch, reference, threads
 from glocal.kernels.threads import share
@@ -207,6 +208,40 @@ def test_gram_equals_the_reference(shape, dtype):
     tolerance = 1e-4 if dtype == torch.float32 else 1e-12
     for ours, theirs in zip(gram_and_gradient(cpu, *args), gram_and_gradient(reference, *args)):
         torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, theirs.abs().max().item()))
+
+
+@pytest.mark.parametrize("module", [cpu, reference])
+def test_float64_decides_which_side_of_a_kink_a_map_lies_on(module):
+    """Map 0 is x_0 - x_1, some 1e-9 above or below 0 where float32 sees 0; map 1 is 1. Their product has slope x_0 - x_1."""
+    away = 1e-9 * torch.tensor([1.0, -1.0, 3.0, -0.01], dtype=torch.float64)
+    x = torch.stack([0.7 + away, torch.full_like(away, 0.7)], 1).reshape(-1, 1)
+    neighbors = torch.arange(8, dtype=torch.int32).view(4, 2).repeat_interleave(2, 0)
+    filters = torch.tensor([[[1.0, 0.0]], [[-1.0, 0.0]]])
+    total, back = module.gram_pullback(x, neighbors, torch.ones(8, 2), filters, torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(total[1, 1], torch.tensor(8.0, dtype=torch.float64))
+    gradient = back(torch.tensor([[0.0, 1.0], [0.0, 0.0]])).view(4, 2)
+    assert gradient.dtype == torch.float32
+    assert gradient.tolist() == [[2.0, -2.0], [0.0, 0.0], [2.0, -2.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_float64_signals_with_float32_filters(local):
+    """No map is on the wrong side of 0, so the gradient is within rounding of that in float64 at every vertex."""
+    n, d, c, m = 3000, 9, 3, 50
+    x, neighbors, weights, filters, bias = gram_inputs(n, d, c, m)
+    if local:
+        neighbors, weights = grid_graph((50, 60), size=3).neighbors, None
+    narrow = None if weights is None else weights.float()
+    wide, filters = None if narrow is None else narrow.double(), filters.float().double()
+    # Map r of vertex r is 0 but for the rounding of its bias to float32; without a second look half of them come out wrong.
+    bias = -reference.graph_conv(x.unsqueeze(0), neighbors, wide, filters)[0].diagonal()[:m].float()
+    side = torch.randn(m, m, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    total, back = cpu.gram_pullback(x, neighbors, narrow, filters.float(), bias)
+    expected, slope = reference.gram_pullback(x, neighbors, wide, filters, bias.double())
+    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-3)
+    gradient, right = back(side), slope(side)
+    assert gradient.dtype == torch.float32
+    torch.testing.assert_close(gradient.double(), right, rtol=0, atol=3e-6 * float(right.abs().max()))
 
 
 def test_gram_without_weights_and_with_gradients_for_all():

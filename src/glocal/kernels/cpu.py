@@ -85,7 +85,9 @@ def gram_pullback(
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """`gram`, and a function that makes of a gradient of it, (m, m), that of x: the same without autograd's own work.
 
-    The Gram matrix comes in float64: what is subtracted from it next is often nearly as large.
+    The Gram matrix comes in float64: what is subtracted from it next is often nearly as large. For x in float64 and the
+    rest in float32 it is computed in float32, but for what decides whether a map is positive: a rounding error there
+    changes the gradient by a jump. The gradient comes in float32.
     """
     total, maps = launch.gram_forward(x, neighbors, weights, filters, bias)
     return total, lambda g: launch.gram_backward(x, neighbors, weights, filters, maps, g)

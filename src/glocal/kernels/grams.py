@@ -1,12 +1,18 @@
 """The loops of the Gram matrix of random features, `F'F` with `F = max(0, conv(x) + bias)`, and of its backward pass.
 
-Everything about a block of `BLOCK` vertices lies with the vertices along the rows: its patches are (k, BLOCK), its maps
-(m, BLOCK). So every product has vertices in its vectors, of which there are as many as we please: no vector is filled
-up with zeros, whatever m and k are. Rows are filled up to whole tiles.
+Everything about a block of `BLOCK` vertices lies with the vertices along the rows: its patches are (1 + k, BLOCK), its
+maps (m, BLOCK). So every product has vertices in its vectors, of which there are as many as we please: no vector is
+filled up with zeros, whatever m and k are. Rows are filled up to whole tiles.
+
+The first row of the patches is 1, for the bias, so that sums begin with it. Added last, it would be rounded the same way
+at nearly all vertices, an error that the Gram matrix does not average out.
 
 A run is a tap whose neighbours of `RUN` vertices in a row are themselves in a row, as nearly all are on a grid; it is
 copied as a whole. `runs[r d + l]` says it of tap l and the vertices from `r RUN` on. For a graph with runs `x` and its
 gradient are (c, n), else (n, c). Other names as in `convolve`; there is one batch.
+
+Where a map changes its sign the gradient jumps, so a rounding error there is not a small one. `fine`, unless it is
+empty, is the signal (n, c) in a higher precision than `x`: it decides the sign of what comes out near to 0.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
@@ -20,6 +26,7 @@ from glocal.kernels.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_
 
 BLOCK = 120  # vertices: whole runs, and whole tiles of float32 and of float64
 HEIGHT = ROWS[ACROSS - 1]
+TINY = 1e-30  # a map that is positive, though not in the precision of `x`
 
 
 @njit(nogil=True, cache=True)
@@ -74,10 +81,10 @@ def find_runs(neighbors, n, d, runs):
 
 @njit(nogil=True, cache=True)
 def _gather(x, neighbors, weights, d, c, i0, count, out):
-    """Write the patches of `count` vertices from i0 on, as (d c, BLOCK); x is (n, c)."""
+    """Write the patches of `count` vertices from i0 on, as (1 + d c, BLOCK); x is (n, c). The first row is left alone."""
     one, two, step = np.uint64(1), np.uint64(2), np.uint64(BLOCK)
     for i in range(np.uint64(count)):
-        at, e0 = np.uint64(i), (np.uint64(i0) + i) * np.uint64(d)
+        at, e0 = np.uint64(i) + step, (np.uint64(i0) + i) * np.uint64(d)
         for e in range(e0, e0 + np.uint64(d)):
             row, w = np.uint64(neighbors[e]) * np.uint64(c), weights[e] if weights.size else x.dtype.type(1)
             if c == 3:
@@ -96,7 +103,7 @@ def _gather_runs(x, neighbors, runs, n, d, c, i0, count, out):
     size = x.itemsize
     for first in range(0, count, RUN):
         for tap in range(d):
-            e, at = np.uint64((i0 + first) * d + tap), tap * c * BLOCK + first
+            e, at = np.uint64((i0 + first) * d + tap), (1 + tap * c) * BLOCK + first
             if runs[np.uint64((i0 + first) // RUN * d + tap)]:
                 source, target = x.ctypes.data + np.int64(neighbors[e]) * size, out.ctypes.data + at * size
                 for channel in range(c):
@@ -154,13 +161,35 @@ def _multiply(like, rows, a, b, c, count):
 
 
 @njit(nogil=True, cache=True)
-def forward(x, neighbors, weights, runs, packed, bias, n, d, c, m, first, last, maps, sums):
+def _exact(fine, neighbors, weights, packed, width, d, c, i, r):
+    """Compute one map of one vertex, before the non-linearity, in the precision of `fine`."""
+    total = fine.dtype.type(packed[r])
+    for tap in range(d):
+        e = i * d + tap
+        w = fine.dtype.type(weights[e] if weights.size else 1)
+        for channel in range(c):
+            total += w * fine[np.int64(neighbors[e]) * c + channel] * packed[(1 + tap * c + channel) * width + r]
+    return total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc"})
+def _near(maps, row, near):
+    """Count the maps of a row that come nearer to 0 than `near`; in their own type, so that the loop is vectors of it."""
+    count, one, zero = maps.dtype.type(0), maps.dtype.type(1), maps.dtype.type(0)
+    for i in range(np.uint64(BLOCK)):
+        count += one if abs(maps[row + i]) < near else zero
+    return count
+
+
+@njit(nogil=True, cache=True)
+def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, last, maps, sums):
     """Write the maps of the blocks `first` to `last - 1`, and the sums of their upper products.
 
-    `packed` are the filters (k, m).
+    `packed` are the bias and the filters, (1 + k, m). Maps r nearer to 0 than `near[r]` get their sign from `fine`.
     """
     k, itemsize, rows = d * c, x.itemsize, map_rows(m)
-    patches = np.zeros(k * BLOCK, x.dtype)
+    patches = np.zeros((1 + k) * BLOCK, x.dtype)
+    patches[:BLOCK] = 1
     fill(sums, 0, sums.size)
     for number in range(first, last):
         i0 = number * BLOCK
@@ -171,12 +200,17 @@ def forward(x, neighbors, weights, runs, packed, bias, n, d, c, m, first, last, 
             _gather(x, neighbors, weights, d, c, i0, count, patches)
         begin = number * rows * BLOCK
         f = maps.ctypes.data + begin * itemsize
-        _multiply(x, m, packed.ctypes.data, patches.ctypes.data, f, k)
+        _multiply(x, m, packed.ctypes.data, patches.ctypes.data, f, 1 + k)
         fill(maps, begin + m * BLOCK, begin + rows * BLOCK)
         for r in range(m):
-            row, start = np.uint64(begin + r * BLOCK), bias[r]
+            row = np.uint64(begin + r * BLOCK)
+            if fine.size and _near(maps, row, near[r]) > 0:
+                for i in range(np.uint64(count)):
+                    if abs(maps[row + i]) < near[r]:
+                        exact = _exact(fine, neighbors, weights, packed, padded(m, HEIGHT), d, c, i0 + np.int64(i), r)
+                        maps[row + i] = max(maps[row + i], x.dtype.type(TINY)) if exact > 0 else x.dtype.type(0)
             for i in range(np.uint64(BLOCK)):
-                maps[row + i] = max(maps[row + i] + start, x.dtype.type(0))
+                maps[row + i] = max(maps[row + i], x.dtype.type(0))
             fill(maps, begin + r * BLOCK + count, begin + (r + 1) * BLOCK)
         _add_products(x, f, m, sums)
 

@@ -19,6 +19,7 @@ from glocal.kernels.threads import share
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
 LEAST = 16  # blocks of a part: what a thread does must take longer than waking it
+_NEAR = 1e-6  # of a map's usual size: more than ten times the rounding errors of float32
 COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numbers, or so many numbers
 Reverse = tuple[Tensor, Tensor]
 
@@ -194,12 +195,24 @@ def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse:
 def gram_forward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
 ) -> tuple[Tensor, Any]:
-    """Compute the Gram matrix (m, m) of the maps of x (n, c), in float64, and the maps for `gram_backward`."""
+    """Compute the Gram matrix (m, m) of the maps of x (n, c), in float64, and the maps for `gram_backward`.
+
+    The maps have the precision of the filters. If that of x is higher, it decides which of them are positive.
+    """
     (n, c), (d, _, m) = x.shape, filters.shape
-    columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
-    signal = np.ascontiguousarray(x.detach().numpy().T).reshape(-1) if runs.size else _flat(x)
-    packed = grams.pack(_flat(filters), d * c, m, m, 1)
-    start = _flat(bias)
+    columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
+    fine, kind = _flat(x), _flat(filters).dtype
+    signal = (
+        np.ascontiguousarray(x.detach().numpy().T, kind).reshape(-1) if runs.size else fine.astype(kind, copy=False)
+    )
+    packed = grams.pack(_flat(torch.cat([bias.view(1, m), filters.reshape(d * c, m)])), 1 + d * c, m, m, 1)
+    if fine.dtype == kind:
+        fine, near = fine[:0], np.zeros(m, kind)
+    else:
+        sizes = (
+            float(x.detach().abs().max()) * (d * c * filters.detach().square().sum((0, 1))).sqrt() + bias.detach().abs()
+        )
+        near = _NEAR * _flat(sizes)
     blocks = -(-n // grams.BLOCK)
     maps = room(blocks * grams.map_rows(m) * grams.BLOCK, signal.dtype)
     size = grams.sums_size(m, signal.itemsize)
@@ -208,7 +221,7 @@ def gram_forward(
 
     def work(part: int) -> None:
         first, last, mine = cuts[part], cuts[part + 1], sums[part * size : (part + 1) * size]
-        grams.forward(signal, columns, w, runs, packed, start, n, d, c, m, first, last, maps, mine)
+        grams.forward(signal, fine, near, columns, w, runs, packed, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
     lanes = grams.VECTOR_BYTES // signal.itemsize
@@ -218,10 +231,10 @@ def gram_forward(
 def gram_backward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, maps: Any, g: Tensor
 ) -> Tensor:
-    """Compute the gradient of x, (n, c), from that of the Gram matrix, (m, m)."""
+    """Compute the gradient of x, (n, c) in the filters' precision, from that of the Gram matrix, (m, m)."""
     (n, c), (d, _, m) = x.shape, filters.shape
-    columns, w, runs = _flat(neighbors), _flat(weights, x), _runs(neighbors, weights)
-    sides = grams.pack(_flat((g + g.t()).to(x.dtype)), m, m, m, 1)
+    columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
+    sides = grams.pack(_flat((g + g.t()).to(filters.dtype)), m, m, m, 1)
     packed = grams.pack(_flat(filters), m, d * c, 1, m)
     blocks = -(-n // grams.BLOCK)
     cuts = _cuts(blocks, PARTS, LEAST)
@@ -236,7 +249,7 @@ def gram_backward(
         grams.backward(maps, columns, w, runs, sides, packed, n, d, c, m, first, last, lows[part], mine)
 
     share(len(cuts) - 1, work)
-    gx = torch.empty_like(x, memory_format=torch.contiguous_format)
+    gx = torch.empty_like(x, dtype=filters.dtype, memory_format=torch.contiguous_format)
     _add_spans(parts.reshape(1, -1), lows, offsets, gx.view(1, -1).numpy(), c, planes=runs.size > 0)
     return gx
 

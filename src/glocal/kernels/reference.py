@@ -144,11 +144,12 @@ def gram(
 def gram_pullback(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram`, and a function that makes of a gradient of it, (m, m), that of x."""
+    """`gram`, and a function that makes of a gradient of it, (m, m), that of x, in the precision of the filters."""
     point = x.detach().requires_grad_(True)
+    wide = None if weights is None else weights.to(x)
     with torch.enable_grad():
-        found = gram(point, neighbors, weights, filters, bias)
-    return found.detach(), lambda g: torch.autograd.grad(found, point, g)[0]
+        found = gram(point, neighbors, wide, filters.to(x), bias.to(x))
+    return found.detach(), lambda g: torch.autograd.grad(found, point, g.to(x))[0].to(filters)
 
 
 def variation(image: Tensor) -> Tensor:

@@ -90,7 +90,8 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
 def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """`gram`, and a function that makes of a gradient of it, (m, m), that of x: for losses that know their gradient.
 
-    The Gram matrix may come in float64, where the backend has summed it so.
+    The Gram matrix may come in float64, where the backend has summed it so. `x` may be in float64 where the filters are
+    in float32: float32 speed, but no map on the wrong side of 0 by rounding, where the gradient jumps; it is float32.
 
     >>> import torch
     >>> from glocal import grid_graph
@@ -98,9 +99,10 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     >>> float(g), back(torch.ones(1, 1)).T
     (3.0, tensor([[2., 2., 2.]]))
     """
-    _check_gram(x, graph, filters, bias)
+    mixed = x.dtype == torch.float64 and filters.dtype == torch.float32
+    _check_gram(x, graph, filters.to(x.dtype) if mixed else filters, bias)
     found: tuple[Tensor, Callable[[Tensor], Tensor]] = select.pick("gram_pullback", x.device)(
-        x, graph.neighbors, _like(graph.weights, x), filters, bias
+        x, graph.neighbors, _like(graph.weights, filters), filters, bias
     )
     return found
 

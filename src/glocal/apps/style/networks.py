@@ -37,7 +37,7 @@ class Network:
         """Whether the network sees the pixel grid; else it sees the graph of similar patches."""
         return self.side > 0
 
-    def to(self, like: Tensor) -> Network:
+    def to(self, like: Tensor | torch.dtype) -> Network:
         """The network in the type and on the device of `like`."""
         return replace(self, filters=self.filters.to(like), bias=self.bias.to(like))
 
@@ -128,16 +128,15 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
     Divided by the size, so that a photo and a painting of different sizes can be compared.
     """
     if share is None:
-        return nn.functional.gram(x, graph, network.filters, network.bias) / graph.num_vertices
-    maps = torch.relu(nn.functional.graph_conv(x, graph, network.filters) + network.bias)
+        return nn.functional.gram(x.to(network.filters), graph, network.filters, network.bias) / graph.num_vertices
+    maps = torch.relu(nn.functional.graph_conv(x.to(network.filters), graph, network.filters) + network.bias)
     return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
 
 
 def target_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
-    """`mean_gram` of a painting: without gradient, and where it can be in float64, since the photo's comes near to it."""
-    if share is None:
-        return nn.functional.gram_pullback(x, graph, network.filters, network.bias)[0] / graph.num_vertices
-    return mean_gram(x, graph, network, share).detach()
+    """`mean_gram` of a painting in float64, since the photo's will come near to it. Without gradient."""
+    weights = None if graph.weights is None else graph.weights.double()
+    return mean_gram(x.double(), graph.with_weights(weights), network.to(torch.float64), share)
 
 
 def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: float) -> Network:

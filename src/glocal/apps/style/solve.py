@@ -2,6 +2,10 @@
 
 For each level from coarse to fine, equation 10 is set up (the painting's Gram matrices, the photo's graph) and
 minimised from the scaled-up result of the level before.
+
+The image that is made is kept in float64, whatever the type of the inputs, and its networks see it in that type; at the
+coarse levels, where one wrong sign weighs most and an iteration costs least, in float64 too. So the losses follow those
+of float64.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, 
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
+_FINE = 4096  # levels of so many pixels are computed in float64 as a whole
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
@@ -113,9 +118,19 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     with nullcontext() if task.shares else undisturbed():  # regions are computed by torch
         found = coarse_to_fine(problems, lambda k, objective, start: _minimise(run, first + k, objective, start))
     level = first + len(found) - 1
-    lab = frame.back(found[-1].x).view(*run.shapes[level], 3) * 100
+    lab = _lab(run, level, found[-1].x)
     stopped = found[-1].reason == "stopped"
     return Solution(resized(lab, (h, w)), tuple(m.losses for m in found), run.phases, stopped)
+
+
+def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
+    """The image as Lab, in the type of the photo."""
+    return (run.frame.back(z).view(*run.shapes[level], 3) * 100).to(run.task.photo)
+
+
+def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
+    """The precision of the networks at a level."""
+    return torch.float64 if shape[0] * shape[1] <= _FINE else run.task.photo.dtype
 
 
 def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSum, Tensor]:
@@ -170,7 +185,8 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     sizes = [(p.shape[0], p.shape[1]) for p in paintings]
     with run.phase("graph"):
         theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
-    seen = [run.frame.seen(p.reshape(-1, 3) / 100) for p in paintings]
+    seen = [run.frame.seen(p.reshape(-1, 3).double() / 100) for p in paintings]
+    kind = _kind(run, shape)
     regions: list[tuple[Tensor | None, list[Tensor | None]]] = [(None, [None] * len(paintings))]
     if task.shares:
         regions = [
@@ -180,15 +196,19 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     distances = {}
     with run.phase("painting"):
         for drawn in run.networks:
-            graphs = [graph_for(drawn, size, g) for size, g in zip(sizes, theirs, strict=True)]
-            network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten)
-            own = graph_for(network, shape, graph)
+            graphs = [_in(graph_for(drawn, size, g), kind) for size, g in zip(sizes, theirs, strict=True)]
+            network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten).to(kind)
+            own = _in(graph_for(network, shape, graph), kind)
             for number, (mine, others) in enumerate(regions):
                 grams = [target_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
                 target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
                 name = network.name + (f" region {number + 1}" if task.shares else "")
                 distances[name] = GramDistance(network, own, target, mine)
     return distances
+
+
+def _in(graph: Graph, kind: torch.dtype) -> Graph:
+    return graph if graph.weights is None else graph.with_weights(graph.weights.to(kind))
 
 
 def _painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -213,12 +233,12 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
     if previous is not None:
         return resized(previous.view(*run.shapes[level - 1], 3), shape).view(-1, 3)
     if exact := _exact(run, level):
-        return exact["z"].to(task.photo)
+        return exact["z"].to(task.photo.device, torch.float64)
     given = task.checkpoint.lab if task.checkpoint else task.start
     if given is not None:
-        return run.frame.seen(resized(given.to(task.photo), shape).reshape(-1, 3) / 100)
+        return run.frame.seen(resized(given.to(task.photo), shape).reshape(-1, 3).double() / 100)
     noise = torch.randn(shape[0] * shape[1], 3, generator=run.generator, dtype=torch.float64).to(task.photo)
-    flat = task.paintings[0].reshape(-1, 3) / 100
+    flat = task.paintings[0].reshape(-1, 3).double() / 100
     return run.frame.seen(flat.mean(0) + noise * flat.std(0))
 
 
@@ -233,7 +253,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
     began = told = time.perf_counter()
-    memory = History(start, HISTORY)
+    memory = History(start.to(_kind(run, run.shapes[level])), HISTORY)
     assert isinstance(objective, WeightedSum)
     factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
     if exact := _exact(run, level):
@@ -245,7 +265,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         if run.callback is None or (now - told < _REPORT_SECONDS and iteration < total - done):
             return None
         told = now
-        image = run.frame.back(z).view(*run.shapes[level], 3) * 100
+        image = _lab(run, level, z)
         left = _seconds_left(run, level, total - done - iteration, (now - began) / iteration)
         point = partial(Checkpoint, level, done + iteration, image)
         return run.callback(

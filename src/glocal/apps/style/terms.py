@@ -1,4 +1,8 @@
-"""The terms of the objective. Each is called with the image (n, 3) and returns a number to be made small."""
+"""The terms of the objective. Each is called with the image (n, 3) and returns a number to be made small.
+
+The image comes in float64. Both the networks and the total variation have kinks, where the gradient jumps: on which side
+of one a pixel lies is decided in float64. What is smooth is computed in the precision of the term's own tensors.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +36,19 @@ class ColorFrame:
 
 
 def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> ColorFrame:
-    """The frame of the paintings (each (..., 3), Lab / 100): "plain", "centred" or "white" (unit covariance)."""
+    """The frame of the paintings (each (..., 3), Lab / 100), in float64: "plain", "centred" or "white" (unit covariance)."""
     flat = [p.reshape(-1, 3).double() for p in paintings]
-    like = paintings[0]
     mean = sum((w * p.mean(0) for w, p in zip(weights, flat, strict=True)), torch.zeros(3).to(flat[0]))
-    one = torch.eye(3, dtype=like.dtype, device=like.device)
+    one = torch.eye(3).to(mean)
     if kind == "plain":
-        return ColorFrame(torch.zeros_like(mean).to(like), one, one)
+        return ColorFrame(torch.zeros_like(mean), one, one)
     if kind == "centred":
-        return ColorFrame(mean.to(like), one, one)
+        return ColorFrame(mean, one, one)
     second = sum((w * (p.T @ p) / len(p) for w, p in zip(weights, flat, strict=True)), torch.zeros(3, 3).to(flat[0]))
     values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
     spread = values.clamp(min=1e-4).sqrt()  # a gray painting has no colour variance to divide by
     whiten, color = (vectors / spread) @ vectors.T, (vectors * spread) @ vectors.T
-    return ColorFrame(mean.to(like), whiten.to(like), color.to(like), upright=False)
+    return ColorFrame(mean, whiten, color, upright=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +71,7 @@ class GramDistance:
         n = self.graph.num_vertices
         gram, back = gram_pullback(z, self.graph, self.network.filters, self.network.bias)
         away = gram / n - self.target
-        return away.square().sum(), back((away * (2 / n)).to(z.dtype))
+        return away.square().sum(), back(away * (2 / n))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +112,8 @@ class Anchor:
 
     def __call__(self, z: Tensor) -> Tensor:
         """z (n, 3), as the networks see it."""
-        away = (self.frame.back(z) - self.target) * self.channels
-        taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=z.dtype, device=z.device)
+        away = (self.frame.back(z) - self.target).to(self.channels) * self.channels
+        taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=away.dtype, device=z.device)
         for _ in range(self.reach):
             away = shared_conv(away, self.graph, taps)
         squares = away.square() if self.share is None else away.square() * self.share.unsqueeze(1)
