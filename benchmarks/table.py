@@ -46,10 +46,25 @@ def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     return table
 
 
+def style_agreement(rows: list[dict[str, Any]]) -> list[str]:
+    """One row a level: how many runs stay below 1e-3, the middle and the largest difference, ours and plain float32."""
+    heads = ["below 1e-3", "median", "largest"]
+    lines = [f"| level | runs | ours: {' | '.join(heads)} | plain float32: {' | '.join(heads)} |", "|---" * 8 + "|"]
+    for side in dict.fromkeys(row["side"] for row in rows):
+        cells = []
+        for kind in ("ours", "plain"):
+            values = sorted(row[kind] for row in rows if row["side"] == side)
+            cells += [str(sum(v < 1e-3 for v in values)), f"{values[len(values) // 2]:.0e}", f"{values[-1]:.0e}"]
+        lines.append(f"| {side} x {side} | {len(values)} | {' | '.join(cells)} |")
+    return lines
+
+
 def table(kept: dict[str, Any]) -> str:
     """Lay one benchmark's document out as Markdown, wins and losses alike."""
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
+    if kept["benchmark"] == "style_agreement":
+        return "\n".join(style_agreement(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "denoise":
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]
@@ -65,7 +80,8 @@ def table(kept: dict[str, Any]) -> str:
 
 def _machine(machine: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version != "missing")
-    return ["", f"{machine['processor']}, {machine['threads']} threads, {machine['date']}; {versions}."]
+    where = machine.get("gpu") or f"{machine['processor']}, {machine['threads']} threads"
+    return ["", f"{where}, {machine['date']}; {versions}."]
 
 
 def amount(value: float, unit: str) -> str:

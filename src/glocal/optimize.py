@@ -53,7 +53,7 @@ class WeightedSum:
     """The objective `sum_k factor_k term_k(x)`.
 
     Its terms are differentiated one after the other, so that only one term's intermediate results are in memory.
-    `seconds` adds up what each term costs (on a GPU: what its launches cost).
+    `seconds` adds up what each term costs (on a GPU: what its launches cost, but for those that are replayed).
 
     >>> total = WeightedSum({"a": lambda x: x.sum(), "b": lambda x: (x * x).sum()}, {"a": 1.0, "b": 0.5})
     >>> total(torch.tensor([1.0, 2.0]))
@@ -81,9 +81,10 @@ class WeightedSum:
             start = time.perf_counter()
             part, slope = value_and_gradient(term, x)
             value = value + self.factors[name] * part
-            gradient = (
-                slope * self.factors[name] if gradient is None else gradient.add_(slope, alpha=self.factors[name])
-            )
+            if gradient is None:
+                gradient = slope * self.factors[name]
+            else:
+                gradient.add_(slope.to(gradient), alpha=self.factors[name])
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
         assert gradient is not None  # there is a term
         return value, gradient
@@ -150,7 +151,8 @@ def lbfgs(
         At most so many steps.
     memory : History or None
         The pairs of an earlier run that ended at `x`, so that this one goes on as if it had not been interrupted; they
-        are brought up to date after each step. None starts with none, and keeps `history` of them.
+        are brought up to date after each step. None starts with none, and keeps `history` of them. With an
+        `optimize_cuda.DeviceHistory` iterations are recorded launches.
     first : float or None
         The largest entry of the first step, before the line search. None makes its length `min(1, 1 / |g|_1)`, which is
         safe for any scale; where the scale of `x` is known, a longer step (a per cent of it) loses less to rounding.
@@ -168,6 +170,13 @@ def lbfgs(
     >>> found.x
     tensor([3., 3.])
     """
+    if memory is not None and memory.captured:
+        from glocal.optimize_cuda import DeviceHistory, captured_lbfgs
+
+        assert isinstance(memory, DeviceHistory)
+        return captured_lbfgs(
+            objective, x, iterations=iterations, memory=memory, first=first, tolerance=tolerance, callback=callback
+        )
     x = x.detach().clone()
     loss, gradient = value_and_gradient(objective, x)
     value, evaluations, reason = float(loss), 1, "iterations"
@@ -178,7 +187,7 @@ def lbfgs(
         if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):
             reason = "gradient"
             break
-        step = 1.0 if memory.pairs else _first_step(gradient, first)
+        step = 1.0 if memory.pairs else first_step(gradient, first)
         found = None
         for _ in range(20):
             trial = torch.add(x, direction, alpha=step)
@@ -188,7 +197,7 @@ def lbfgs(
             if trial_value <= value + 1e-4 * step * slope:
                 found = (trial, trial_value, trial_gradient)
                 break
-            step = _shorter(step, value, slope, trial_value)
+            step = shorter_step(step, value, slope, trial_value)
         if found is None:
             reason = "line search"
             break
@@ -205,13 +214,14 @@ def lbfgs(
     return Minimum(x, tuple(losses), evaluations, reason)
 
 
-def _first_step(gradient: Tensor, first: float | None) -> float:
+def first_step(gradient: Tensor, first: float | None) -> float:
+    """The length of the first step, in gradients: see `lbfgs`."""
     if first is None:
         return min(1.0, 1.0 / float(gradient.abs().sum()))
     return first / float(gradient.abs().max())
 
 
-def _shorter(step: float, value: float, slope: float, trial: float) -> float:
+def shorter_step(step: float, value: float, slope: float, trial: float) -> float:
     """Where the parabola through value, slope and trial is least, kept between a tenth and a half of the step."""
     excess = trial - value - step * slope
     best = -slope * step * step / (2 * excess) if excess > 0 and trial < float("inf") else 0.0
@@ -225,6 +235,8 @@ class History:
     computed first, the recursion runs on some hundred numbers, and one product gives the direction: two passes over the
     memory, where the plain recursion makes `4 history` passes over single vectors.
     """
+
+    captured = False  # whether iterations are recorded launches on a GPU
 
     def __init__(self, x: Tensor, history: int) -> None:
         if history < 1:
@@ -243,7 +255,8 @@ class History:
         change, turn = self.rows[slot], self.rows[self.slots + slot]
         torch.sub(after.reshape(-1), before.reshape(-1), out=change)
         torch.sub(gradient_after.reshape(-1), gradient_before.reshape(-1), out=turn)
-        if not float(change @ turn) > 1e-10 * float(turn @ turn):
+        curvature, square = torch.stack([change @ turn, turn @ turn]).tolist()  # a GPU is waited for once
+        if not curvature > 1e-10 * square:
             change.zero_(), turn.zero_()  # what is not used is multiplied by 0, and must be finite
             return
         self.pairs = [*self.pairs, slot][-self.history :]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glocal.apps.bench import conv, graph, memory, style, timing
+from glocal.apps.bench import conv, cuda, graph, memory, style, timing
 from glocal.apps.bench.options import BenchOptions
 
 ROOT = Path(__file__).parents[2]
@@ -120,6 +120,16 @@ def test_the_document_names_the_machine():
     kept = json.loads(json.dumps(timing.document("demo", [])))
     assert kept["machine"]["cores"] >= 1
     assert kept["machine"]["versions"]["torch"] == torch.__version__
+
+
+def test_cuda_measures_graph_and_whole_runs():
+    """On the CPU, since the GPU's work is what a GPU is needed for; the measuring is the same."""
+    make = torch.Generator().manual_seed(0)
+    pairs = [tuple(100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))]
+    rows = cuda.run(pairs, QUICK, device="cpu")
+    assert [row.work.split(",")[0] for row in rows] == ["exact style graph 32x32", "style transfer 32x32"]
+    for row in rows:
+        assert row.ratio == pytest.approx(row.theirs / row.ours)
 
 
 def test_style_measures_the_whole_run_and_its_phases():

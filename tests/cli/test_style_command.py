@@ -163,6 +163,16 @@ def test_outputs_in_the_way(folder, capsys):
     assert not Path("new.png").exists()
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_device_that_is_not_there(folder, capsys):
+    before = files_in(folder)
+    assert run(["style", "photo.png", "painting.png", "-o", "out.png", "--device", "cuda", *QUICK]) == 7
+    assert "error: stylize: the device 'cuda' is not available here. Try: use cpu." in capsys.readouterr().err
+    assert run(["style", "photo.png", "painting.png", "-o", "out.png", "--device", "tpu", *QUICK]) == 2
+    assert run(["bench", "cuda", "--quick"]) == 7
+    assert files_in(folder) == before
+
+
 def test_too_large_for_the_memory_is_refused_before_the_work(folder, capsys):
     start = time.monotonic()
     assert run(["style", "photo.png", "painting.png", "-o", "out.png", "--size", "30000"]) == 5

@@ -1,4 +1,4 @@
-"""`glocal bench graph`, `conv` and `style`: speed and memory beside the peers, in one run."""
+"""`glocal bench graph`, `conv`, `style` and `cuda`: speed and memory beside the peers, in one run."""
 
 from __future__ import annotations
 
@@ -59,6 +59,21 @@ def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
     side = 64 if options.quick else 256
     painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
     _finish("style", bench.run(_lab(output, side), painting, options), output, run)
+
+
+def cuda(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """Style transfer on a GPU beside the plain-PyTorch version on the same GPU."""
+    import torch
+
+    from glocal.apps.bench import cuda as bench
+    from glocal.colors import lab_from_rgb
+    from glocal.report.samples import photo
+
+    pairs = []
+    for side in (64,) if options.quick else (256, 1024):
+        painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
+        pairs.append((_lab(output, side), painting))
+    _finish("cuda", bench.run(pairs, options), output, run)
 
 
 def _lab(output: BenchOutput, size: int) -> Tensor:

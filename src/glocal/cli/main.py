@@ -21,6 +21,7 @@ BENCHMARKS: Table = {
     "denoise": ("glocal.cli.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
     "conv": ("glocal.cli.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
     "style": ("glocal.cli.bench:style", "The whole style transfer beside plain PyTorch."),
+    "cuda": ("glocal.cli.bench:cuda", "Style transfer on a GPU beside plain PyTorch there."),
 }
 
 TRAIN: Table = {

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from glocal.apps.style.transfer import StyleResult
     from glocal.optimize import Progress
 
+Device = Literal["cpu", "cuda"]
+
 _PREVIEW_SECONDS = 2.0
+_HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
 _CHECKPOINT_SECONDS = 30.0
 
 
@@ -64,6 +67,7 @@ class StyleFiles:
             "may be given several times."
         },
     )
+    device: Device = field(default="cpu", metadata={"help": "Where to compute."})
     init: str = field(default="noise", metadata={"help": "Start from noise, photo, or a picture file."})
     preview: str | None = field(
         default=None, metadata={"help": "A picture that is rewritten while the work goes on.", "writes": True}
@@ -100,7 +104,7 @@ def style(
             f"--weights: {files.weights} has {len(numbers_of(files.weights))} numbers for {len(paintings)} painting(s). "
             "Give one for each."
         )
-    estimate = functools.partial(_estimate, paintings=paintings, options=options)
+    estimate = functools.partial(_estimate, paintings=paintings, options=options, device=files.device)
     work = functools.partial(
         _work, paintings=paintings, options=options, files=files, batch=batch, image=image, run=run
     )
@@ -119,7 +123,7 @@ def _roles(inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], list[st
     return [inputs[0]], list(inputs[1:])
 
 
-def _estimate(task: Task, *, paintings: list[str], options: StyleOptions) -> Estimate:
+def _estimate(task: Task, *, paintings: list[str], options: StyleOptions, device: Device) -> Estimate:
     from glocal.apps.style.estimate import cost
     from glocal.files.images import image_size
 
@@ -127,7 +131,7 @@ def _estimate(task: Task, *, paintings: list[str], options: StyleOptions) -> Est
     h, w = needs.shape
     return Estimate(
         f"{w} x {h}",
-        memory=needs.memory,
+        memory=needs.memory if device == "cpu" else _HOST_BYTES,
         seconds=needs.seconds,
         parts=f"{needs.levels} levels",
         smaller="a smaller --size",
@@ -166,10 +170,10 @@ def _work(
     point = load_checkpoint(beside, recipe) if files.resume else None
     if files.mask:
         _say_scaled(files.mask, photo.size, report)
-    needs = _estimate(task, paintings=paintings, options=options)
+    needs = _estimate(task, paintings=paintings, options=options, device=files.device)
+    takes = f"about {bytes_text(needs.memory)} and {seconds_text(needs.seconds)}"
     report.say(
-        f"{task.source.name}: {needs.size} pixels, {needs.parts}, "
-        f"about {bytes_text(needs.memory)} and {seconds_text(needs.seconds)}"
+        f"{task.source.name}: {needs.size} pixels, {needs.parts}, {takes if files.device == 'cpu' else 'on the GPU'}"
     )
     preview, keep = _Every(_PREVIEW_SECONDS), _Every(_CHECKPOINT_SECONDS)
 
@@ -185,7 +189,7 @@ def _work(
     with stop_on_interrupt() as stopping:
         result = stylize(
             photo, sources, options=options, weights=numbers_of(files.weights) if files.weights else None,
-            mask=files.mask, regions=pairs, init=files.init, checkpoint=point, callback=told,
+            mask=files.mask, regions=pairs, init=files.init, checkpoint=point, device=files.device, callback=told,
         )  # fmt: skip
     if result.stopped:
         recipe = recipe | {"stopped": True}
@@ -220,6 +224,8 @@ def _recipe(
     start = [] if files.init in ("noise", "photo") else [files.init]
     arguments = {"positional": positional, "weights": files.weights, "mask": files.mask}
     arguments |= {"regions": list(files.regions), "init": files.init} | asdict(image)
+    if files.device != "cpu":
+        arguments["device"] = files.device
     sources = [*positional, *([files.mask] if files.mask else []), *masks, *start]
     return build_recipe("style", options, inputs=sources, arguments=arguments, seed=options.seed)
 

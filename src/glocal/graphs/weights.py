@@ -74,16 +74,21 @@ class PercentileGaussian:
 def percentiles(values: Tensor, wanted: tuple[float, ...]) -> list[float]:
     """The percentiles of all values, by linear interpolation (torch.quantile refuses more than 2^24 values).
 
-    The values are not sorted but parted around the few that count. Cost: O(n), and a copy.
+    The values are not sorted but parted around the few that count, but on a GPU, which sorts faster than it hands them
+    over. Cost: O(n), and a copy.
 
     >>> percentiles(torch.tensor([3.0, 0.0, 2.0, 1.0]), (50.0, 100.0))
     [1.5, 3.0]
     """
-    flat = values.detach().reshape(-1).cpu().numpy()
+    flat = values.detach().reshape(-1)
     places = [(len(flat) - 1) * q / 100 for q in wanted]
-    pairs = [(int(place), min(int(place) + 1, len(flat) - 1)) for place in places]
-    parted = np.partition(flat, sorted({rank for pair in pairs for rank in pair}))
-    lows, highs = ([float(parted[pair[side]]) for pair in pairs] for side in (0, 1))
+    ranks = [rank for place in places for rank in (int(place), min(int(place) + 1, len(flat) - 1))]
+    if flat.is_cuda:
+        found = flat.sort().values[ranks].tolist()
+    else:
+        parted = np.partition(flat.numpy(), sorted(set(ranks)))
+        found = [float(parted[rank]) for rank in ranks]
+    lows, highs = found[::2], found[1::2]
     return [low + (high - low) * (place - int(place)) for low, high, place in zip(lows, highs, places, strict=True)]
 
 

@@ -11,8 +11,9 @@ A run is a tap whose neighbours of `RUN` vertices in a row are themselves in a r
 copied as a whole. `runs[r d + l]` says it of tap l and the vertices from `r RUN` on. For a graph with runs `x` and its
 gradient are (c, n), else (n, c). Other names as in `convolve`; there is one batch.
 
-Where a map changes its sign the gradient jumps, so a rounding error there is not a small one. `fine`, unless it is
-empty, is the signal (n, c) in a higher precision than `x`: it decides the sign of what comes out near to 0.
+Where a map changes its sign the gradient jumps, so a rounding error there is not a small one. `fine` is the signal
+(n, c) in a higher precision than `x`: it decides the sign of what comes out nearer to 0 than `near`, which is 0 where
+there is none.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
@@ -173,11 +174,18 @@ def _exact(fine, neighbors, weights, packed, width, d, c, i, r):
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
-def _near(maps, row, near):
-    """Count the maps of a row that come nearer to 0 than `near`; in their own type, so that the loop is vectors of it."""
-    count, one, zero = maps.dtype.type(0), maps.dtype.type(1), maps.dtype.type(0)
+def _rectify(maps, row, near):
+    """Set the negative maps of a row to 0, but leave and count those that come nearer to 0 than `near`.
+
+    What is exactly 0 counts too, and becomes a trace more. The count is of the maps' own type, so that the loop is
+    vectors of it.
+    """
+    one, zero = maps.dtype.type(1), maps.dtype.type(0)
+    count, trace = zero, near * maps.dtype.type(1e-18)
     for i in range(np.uint64(BLOCK)):
-        count += one if abs(maps[row + i]) < near else zero
+        value = maps[row + i] + trace
+        count += one if abs(value) < near else zero
+        maps[row + i] = zero if value <= -near else value  # what is no number stays so
     return count
 
 
@@ -204,13 +212,11 @@ def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, 
         fill(maps, begin + m * BLOCK, begin + rows * BLOCK)
         for r in range(m):
             row = np.uint64(begin + r * BLOCK)
-            if fine.size and _near(maps, row, near[r]) > 0:
+            if _rectify(maps, row, near[r]) > 0:
                 for i in range(np.uint64(count)):
-                    if abs(maps[row + i]) < near[r]:
+                    if maps[row + i] != 0 and abs(maps[row + i]) < near[r]:
                         exact = _exact(fine, neighbors, weights, packed, padded(m, HEIGHT), d, c, i0 + np.int64(i), r)
                         maps[row + i] = max(maps[row + i], x.dtype.type(TINY)) if exact > 0 else x.dtype.type(0)
-            for i in range(np.uint64(BLOCK)):
-                maps[row + i] = max(maps[row + i], x.dtype.type(0))
             fill(maps, begin + r * BLOCK + count, begin + (r + 1) * BLOCK)
         _add_products(x, f, m, sums)
 

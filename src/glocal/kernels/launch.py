@@ -209,9 +209,8 @@ def gram_forward(
     if fine.dtype == kind:
         fine, near = fine[:0], np.zeros(m, kind)
     else:
-        sizes = (
-            float(x.detach().abs().max()) * (d * c * filters.detach().square().sum((0, 1))).sqrt() + bias.detach().abs()
-        )
+        largest = float(max(signal.max(), -signal.min()))
+        sizes = largest * (d * c * filters.detach().square().sum((0, 1))).sqrt() + bias.detach().abs()
         near = _NEAR * _flat(sizes)
     blocks = -(-n // grams.BLOCK)
     maps = room(blocks * grams.map_rows(m) * grams.BLOCK, signal.dtype)

@@ -28,6 +28,7 @@ ON_SIGNALS = (
     "variation_slope",
 )
 ON_VECTORS = ("products", "combine")
+_ON_GPU = ("extract", "graph_conv", "shared_conv", "gram_pullback", "variation_slope")
 OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS, *ON_VECTORS)
 
 
@@ -42,7 +43,9 @@ def _cpu_refuses(device: torch.device) -> str | None:
 def _cuda_refuses(device: torch.device) -> str | None:
     if device.type != "cuda":
         return f"the tensors lie on {device}"
-    return "its kernels are not written yet"
+    if importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    return None
 
 
 def _always(device: torch.device) -> str | None:
@@ -60,7 +63,11 @@ class Backend:
 
 # The first backend that has the operation and does not refuse runs it.
 BACKENDS: tuple[Backend, ...] = (
-    Backend("cuda", {}, _cuda_refuses),
+    Backend(
+        "cuda",
+        {"patch_neighbors": "cuda_neighbors"} | dict.fromkeys(_ON_GPU, "cuda"),
+        _cuda_refuses,
+    ),
     Backend(
         "cpu",
         {"patch_neighbors": "cpu_neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu")},

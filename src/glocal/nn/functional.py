@@ -99,16 +99,15 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     >>> float(g), back(torch.ones(1, 1)).T
     (3.0, tensor([[2., 2., 2.]]))
     """
-    mixed = x.dtype == torch.float64 and filters.dtype == torch.float32
-    _check_gram(x, graph, filters.to(x.dtype) if mixed else filters, bias)
+    _check_gram(x, graph, filters, bias, wider=True)
     found: tuple[Tensor, Callable[[Tensor], Tensor]] = select.pick("gram_pullback", x.device)(
         x, graph.neighbors, _like(graph.weights, filters), filters, bias
     )
     return found
 
 
-def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> None:
-    _checked("gram", x, graph, filters)
+def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider: bool = False) -> None:
+    _checked("gram", x, graph, filters, wider=wider)
     if x.ndim != 2 or filters.shape[:2] != (graph.degree, x.shape[-1]) or bias.shape != filters.shape[2:]:
         message = (
             f"gram: x {tuple(x.shape)}, `filters` {tuple(filters.shape)} and `bias` {tuple(bias.shape)} must be "
@@ -134,7 +133,7 @@ def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     return found
 
 
-def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor) -> Tensor:
+def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: bool = False) -> Tensor:
     if not isinstance(graph, Graph):
         message = (
             f"{caller}: `graph` is a {type(graph).__name__}, not a Graph. Build one with grid_graph or patch_graph."
@@ -161,7 +160,7 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor) -> Tensor
             "Move all to one device."
         )
         raise DeviceError(message)
-    if x.dtype != parameters.dtype:
+    if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64):
         message = f"{caller}: the signal is {x.dtype}, the filters are {parameters.dtype}. Convert one with .to(dtype)."
         raise ArgumentError(message)
     return x if x.ndim == 3 else x.unsqueeze(0)

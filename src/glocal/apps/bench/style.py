@@ -70,16 +70,21 @@ def agreement(photo: Tensor, painting: Tensor, sides: list[int], seeds: int) -> 
     gaps: dict[str, list[float]] = {"ours": [], "plain float32": []}
     for side in sides:
         small = resized(photo, (side, side)), resized(painting, (side, side))
-        worst = [0.0, 0.0]
-        for seed in range(seeds):
-            chosen = style_options("paper", {"iterations": _COMPARED, "size": side, "coarsest": side, "seed": seed})
-            exact = plain_losses(*small, chosen, torch.float64)
-            found = solve(Task(small[0], (small[1],)), chosen).losses[0], plain_losses(*small, chosen, torch.float32)
-            gap = [max(abs(a - b) / b for a, b in zip(losses, exact, strict=True)) for losses in found]
-            worst = [max(pair) for pair in zip(worst, gap, strict=True)]
-        for kind, value in zip(gaps, worst, strict=True):
-            gaps[kind].append(value)
+        found = [differences(*small, seed) for seed in range(seeds)]
+        for kind, values in zip(gaps, zip(*found, strict=True), strict=True):
+            gaps[kind].append(max(values))
     return gaps
+
+
+def differences(photo: Tensor, painting: Tensor, seed: int) -> tuple[float, float]:
+    """The largest relative difference over 20 iterations from noise at one level: ours, and plain float32."""
+    side = photo.shape[0]
+    chosen = style_options("paper", {"iterations": _COMPARED, "size": side, "coarsest": side, "seed": seed})
+    exact = plain_losses(photo, painting, chosen, torch.float64)
+    ours = solve(Task(photo, (painting,)), chosen).losses[0]
+    plain = plain_losses(photo, painting, chosen, torch.float32)
+    one, other = (max(abs(a - b) / b for a, b in zip(losses, exact, strict=True)) for losses in (ours, plain))
+    return one, other
 
 
 def plain_losses(photo: Tensor, painting: Tensor, options: StyleOptions, kind: torch.dtype) -> list[float]:

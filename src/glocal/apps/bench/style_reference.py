@@ -46,7 +46,7 @@ def plain_style_transfer(
     for level, side in enumerate(sides):
         began = time.perf_counter()
         target, source = _scaled(photo, side), _scaled(painting, side)
-        grid = local_neighbors(side, 5)
+        grid = local_neighbors(side, 5).to(photo.device)
         for name, image in (("photo", target), ("painting", source)):
             if (name, side) not in kept:
                 kept[name, side] = nonlocal_neighbors(image)
@@ -103,13 +103,14 @@ def nonlocal_neighbors(lab: Tensor) -> tuple[Tensor, Tensor]:
     side = lab.shape[0]
     n = side * side
     patches = unfold(pad(lab.permute(2, 0, 1).unsqueeze(0), (1,) * 4, mode="reflect"), 3)[0].T
-    places = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij"), -1).reshape(n, 2)
+    line = torch.arange(side, device=lab.device)
+    places = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).reshape(n, 2)
     features = torch.cat([patches, places.to(lab)], 1)
     features = features - features.mean(0)
     norms = features.square().sum(1)
-    near, distances = torch.empty(n, 25, dtype=torch.long), torch.empty(n, 25, dtype=lab.dtype)
+    near, distances = torch.empty(n, 25, dtype=torch.long, device=lab.device), lab.new_empty(n, 25)
     for start in range(0, n, 1024):
-        rows = torch.arange(start, min(n, start + 1024))
+        rows = torch.arange(start, min(n, start + 1024), device=lab.device)
         rough = norms[rows].unsqueeze(1) - 2 * features[rows] @ features.T + norms
         rough[rows - start, rows] = -1
         some = rough.topk(40, dim=1, largest=False).indices.sort(1).values  # ranked again, without rounding errors

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("glocal", "torch", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
+PACKAGES = ("glocal", "torch", "triton", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,7 @@ def metadata() -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "processor": _processor(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,

@@ -8,6 +8,9 @@ from torch import Tensor
 from glocal.apps.style.estimate import count_levels
 
 
+_MOST_ON_GPU = 64  # torch's averaging on a GPU has no room for more
+
+
 def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]:
     """Shapes from coarse to fine, each half of the next; the first has a longer side of about `coarsest`.
 
@@ -36,6 +39,8 @@ def resized(image: Tensor, shape: tuple[int, int]) -> Tensor:
     if tuple(image.shape[:2]) == tuple(shape):
         return image
     smaller = shape[0] * shape[1] < image.shape[0] * image.shape[1]
+    if image.is_cuda and max(image.shape[0] / shape[0], image.shape[1] / shape[1]) > _MOST_ON_GPU:
+        return resized(image.cpu(), shape).to(image)
     planes = image.permute(2, 0, 1).unsqueeze(0)
     mode = "bilinear" if smaller else "bicubic"
     scaled = torch.nn.functional.interpolate(planes, size=tuple(shape), mode=mode, antialias=smaller)

@@ -10,6 +10,7 @@ of float64.
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -253,7 +254,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
     began = told = time.perf_counter()
-    memory = History(start.to(_kind(run, run.shapes[level])), HISTORY)
+    memory = _history(start.to(_kind(run, run.shapes[level])))
     assert isinstance(objective, WeightedSum)
     factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
     if exact := _exact(run, level):
@@ -280,6 +281,15 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
         return lbfgs(
             objective, start, iterations=max(0, total - done), memory=memory, first=_FIRST_STEP, callback=report
         )
+
+
+def _history(like: Tensor) -> History:
+    """The memory of L-BFGS: on a GPU, where it can be, one that stays there."""
+    if like.is_cuda and importlib.util.find_spec("triton") is not None:
+        from glocal.optimize_cuda import DeviceHistory
+
+        return DeviceHistory(like, HISTORY)
+    return History(like, HISTORY)
 
 
 def _seconds_left(run: _Run, level: int, iterations: int, pace: float) -> float:

@@ -29,7 +29,7 @@ from glocal.apps.style.levels import resized
 from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_options
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
-from glocal.errors import ArgumentError, InputError
+from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitError
 from glocal.files.picture import Picture, like, picture_from
 from glocal.files.profiles import to_srgb
 from glocal.files.recipes import build_recipe
@@ -104,6 +104,8 @@ def stylize(
         Where the optimisation starts.
     options : StyleOptions
         All options at once, instead of `preset` and the changes.
+    device : "cpu" or "cuda"
+        Where to compute. Another device rounds otherwise, so that its picture differs a little.
     checkpoint : Checkpoint
         Go on from here (see `Progress`): the level, the iteration and the image of an earlier run.
     callback : callable(Progress) or None
@@ -119,6 +121,8 @@ def stylize(
     ------
     ArgumentError, InputError
         An option that is out of range, or an image that cannot be used.
+    DeviceError, MemoryLimitError
+        There is no such device, or the GPU has too little memory.
 
     >>> import numpy as np
     >>> photo = np.random.default_rng(0).random((16, 24, 3))
@@ -126,6 +130,9 @@ def stylize(
     (11, 16, 3)
     """
     began = time.perf_counter()
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        message = f"stylize: the device {device!r} is not available here. Use cpu."
+        raise DeviceError(message)
     changes = {
         "size": size, "iterations": iterations, "seed": seed, "style_scale": style_scale, "keep_color": keep_color,
         "strength": strength, "networks": networks, "tv": tv, "anchor": anchor,
@@ -154,7 +161,13 @@ def stylize(
         start=_start(init, lab, kind),
         checkpoint=checkpoint,
     )
-    solution = solve(task, chosen, callback)
+    try:
+        solution = solve(task, chosen, callback)
+    except torch.OutOfMemoryError as error:
+        message = (
+            f"stylize: {device} has too little memory for {shape[1]} x {shape[0]} pixels. Use a smaller size, or cpu."
+        )
+        raise MemoryLimitError(message) from error
     rgb = _finished(solution, lab, chosen, cover, original)
     return StyleResult(
         image=like(picture, rgb),

@@ -1,0 +1,119 @@
+"""The loops of the exact patch search on a GPU, in Triton. What they find is said in `reference.patch_neighbors`.
+
+A neighbour is a key: the bits of its squared distance above, its index below, so that keys compare like (distance,
+index). The list of a pixel is a row of different keys without order; a new key replaces the largest. Places beyond the
+list hold negative keys, those not taken yet keys above that of every distance.
+Additions are in the order of the definition and are not fused with multiplications.
+"""
+# mypy: disable-error-code="no-untyped-def"
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _square(planes, here, there, plane, mask, C: tl.constexpr):
+    """`sum_c (x_c[here] - x_c[there])^2`; `here` is one place."""
+    a = tl.load(planes + here) - tl.load(planes + there, mask=mask, other=0.0)
+    total = a * a
+    for c in tl.static_range(1, C):
+        a = tl.load(planes + c * plane + here) - tl.load(planes + c * plane + there, mask=mask, other=0.0)
+        total = total + a * a
+    return total
+
+
+@triton.jit
+def _column(planes, here, there, plane, width, mask, C: tl.constexpr, SIZE: tl.constexpr):
+    """The sum of `SIZE` squares below one another: blocks of 4, 2 and 1, each halves first."""
+    s = _square(planes, here, there, plane, mask, C)
+    if SIZE >= 2:
+        s = s + _square(planes, here + width, there + width, plane, mask, C)
+    if SIZE >= 4:
+        t = _square(planes, here + 2 * width, there + 2 * width, plane, mask, C)
+        s = s + (t + _square(planes, here + 3 * width, there + 3 * width, plane, mask, C))
+    if SIZE >= 6:
+        t = _square(planes, here + 4 * width, there + 4 * width, plane, mask, C)
+        s = s + (t + _square(planes, here + 5 * width, there + 5 * width, plane, mask, C))
+    if SIZE % 2 == 1 and SIZE > 1:
+        s = s + _square(planes, here + (SIZE - 1) * width, there + (SIZE - 1) * width, plane, mask, C)
+    return s
+
+
+@triton.jit
+def _distance(planes, here, there, plane, width, mask, C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr):
+    """The squared distance of two patches, by their first cells: columns are added like the cells of a column."""
+    s = _column(planes, here, there, plane, width, mask, C, PH)
+    if PW >= 2:
+        s = s + _column(planes, here + 1, there + 1, plane, width, mask, C, PH)
+    if PW >= 4:
+        t = _column(planes, here + 2, there + 2, plane, width, mask, C, PH)
+        s = s + (t + _column(planes, here + 3, there + 3, plane, width, mask, C, PH))
+    if PW >= 6:
+        t = _column(planes, here + 4, there + 4, plane, width, mask, C, PH)
+        s = s + (t + _column(planes, here + 5, there + 5, plane, width, mask, C, PH))
+    if PW % 2 == 1 and PW > 1:
+        s = s + _column(planes, here + (PW - 1), there + (PW - 1), plane, width, mask, C, PH)
+    return s
+
+
+@triton.jit
+def _key(d2, index):
+    return (d2.to(tl.int32, bitcast=True).to(tl.int64) << 32) | index.to(tl.int64)
+
+
+@triton.jit
+def search(
+    planes, neighbors, squared, h, w, plane, width, factor, radius, none,
+    C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, K: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Find the K nearest others of one pixel, row by row from its own outwards, `BLOCK` columns at a time.
+
+    `radius` is how far rows and columns may be away. Where positions count (`factor` > 0), rows and columns end where
+    the position alone is further than the last of the list. `none` is 0.
+    """
+    i = tl.program_id(0)
+    y, x = i // w, i % w
+    here = y * width + x
+    slot = tl.arange(0, SLOTS)
+    most: tl.constexpr = 0x7FFFFFFFFFFFFFFF
+    infinite: tl.constexpr = 0x7F80000000000000
+    keys = tl.where(slot < K, most - slot.to(tl.int64), -1 - slot.to(tl.int64))
+    worst = tl.max(keys, 0)
+    reach = none + radius
+    away = none + 0
+    while away <= reach:
+        for side in range(0, 2):
+            dy = tl.where(side == 0, away, -away)
+            row = y + dy
+            if (row >= 0) & (row < h) & ((side == 0) | (away > 0)):
+                last = tl.minimum(x + reach, w - 1)
+                for begin in range(tl.maximum(x - reach, 0), last + 1, BLOCK):
+                    xx = begin + tl.arange(0, BLOCK)
+                    dx = xx - x
+                    r2 = dy * dy + dx * dx
+                    mask = (xx <= last) & (r2 > 0)
+                    d2 = _distance(planes, here, row * width + xx, plane, width, mask, C, PH, PW)
+                    d2 = d2 + factor * r2.to(tl.float32)
+                    new = (d2.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (row * w + xx).to(tl.int64)
+                    new = tl.where(mask, new, most)
+                    least = tl.min(new, 0)
+                    while least < worst:
+                        keys = tl.where(keys == worst, least, keys)
+                        worst = tl.max(keys, 0)
+                        new = tl.where(new == least, most, new)
+                        least = tl.min(new, 0)
+                if (factor > 0) & (worst < infinite):
+                    distance = (worst >> 32).to(tl.int32).to(tl.float32, bitcast=True)
+                    # More than the root, so that what is just as far, and what rounding brings there, is looked at.
+                    reach = tl.minimum(reach, tl.sqrt(distance / factor * 1.00001).to(tl.int32) + 1)
+        away += 1
+        reach = tl.where(away < h, reach, -1)
+    keys = tl.sort(keys)
+    at = i.to(tl.int64) * (K + 1) + slot - (SLOTS - K - 1)
+    inside = slot >= SLOTS - K
+    tl.store(neighbors + at, keys.to(tl.int32), mask=inside)
+    tl.store(squared + at, (keys >> 32).to(tl.int32).to(tl.float32, bitcast=True), mask=inside)
+    tl.store(neighbors + i.to(tl.int64) * (K + 1), i)
+    tl.store(squared + i.to(tl.int64) * (K + 1), 0.0)
