@@ -7,7 +7,6 @@ from torch import Tensor
 
 from glocal.apps.style.estimate import count_levels
 
-
 _MOST_ON_GPU = 64  # torch's averaging on a GPU has no room for more
 
 
