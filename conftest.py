@@ -1,8 +1,17 @@
-"""What holds for all tests: Triton's interpreter runs the GPU's kernels on the CPU. It must be asked for before import."""
+"""What holds for all tests.
+
+torch's waiting threads sleep: those of several test processes would otherwise spin on each other's cores. Where there is
+no GPU, Triton's interpreter runs its kernels. Both are asked for before the import.
+"""
 
 import importlib.util
 import os
 
-os.environ.setdefault("TRITON_INTERPRET", "1")
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import torch
+
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 if importlib.util.find_spec("triton") is None:  # as on systems for which there is none; the tests say so when skipped
     collect_ignore_glob = ["src/glocal/kernels/triton_*.py", "src/glocal/kernels/cuda*.py"]

@@ -187,7 +187,7 @@ def lbfgs(
         if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):
             reason = "gradient"
             break
-        step = 1.0 if memory.pairs else first_step(gradient, first)
+        step = 1.0 if memory.pairs else _first_step(gradient, first)
         found = None
         for _ in range(20):
             trial = torch.add(x, direction, alpha=step)
@@ -214,8 +214,7 @@ def lbfgs(
     return Minimum(x, tuple(losses), evaluations, reason)
 
 
-def first_step(gradient: Tensor, first: float | None) -> float:
-    """The length of the first step, in gradients: see `lbfgs`."""
+def _first_step(gradient: Tensor, first: float | None) -> float:
     if first is None:
         return min(1.0, 1.0 / float(gradient.abs().sum()))
     return first / float(gradient.abs().max())

@@ -7,11 +7,12 @@ computes here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import torch
 from torch import Tensor
 
-from glocal.optimize import History, Minimum, Objective, first_step, shorter_step, value_and_gradient
+from glocal.optimize import History, Minimum, Objective, shorter_step, value_and_gradient
 
 
 class DeviceHistory(History):
@@ -42,6 +43,20 @@ class DeviceHistory(History):
             dots, self.ring, self.factors, self.slope, SLOTS=self.slots, LANES=lanes, ADD=pair is not None, num_warps=1
         )
         return (self.factors.to(self.rows) @ self.rows).view_as(gradient)
+
+    def length(self, gradient: Tensor, first: float | None) -> Tensor:
+        """How long the step along what `turn` returned shall be: 1, or `first_step` where there are no pairs."""
+        sizes = gradient.abs()
+        plain = (1 / sizes.sum()).clamp(max=1) if first is None else first / sizes.max()
+        return torch.where(self.ring[1] > 0, torch.ones_like(self.slope), plain.double())
+
+    def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
+        """As `History.direction`."""
+        return self.turn(gradient, None), float(self.slope)
+
+    def add(self, after: Tensor, before: Tensor, gradient_after: Tensor, gradient_before: Tensor) -> None:
+        """As `History.add`."""
+        self.turn(gradient_after, (after - before, gradient_after - gradient_before))
 
     def state(self) -> dict[str, Tensor]:
         """As `History.state`; inner products are computed anew."""
@@ -78,21 +93,20 @@ def captured_lbfgs(
     value, evaluations = float(loss), 1
     losses, reason = [value], "iterations"
     direction = memory.turn(gradient, None)
-    length = 1.0 if int(memory.ring[1]) else first_step(gradient, first)
-    step = torch.tensor(length, dtype=torch.float64, device=x.device)
-    trial, turned, seen = x.clone(), gradient.clone(), torch.zeros(2, dtype=torch.float64, device=x.device)
+    step = memory.length(gradient, first)
+    trial, turned, seen = x.clone(), gradient.clone(), torch.zeros(3, dtype=torch.float64, device=x.device)
 
     def evaluate() -> None:
         torch.add(x, direction * step, out=trial)
         value, slope = value_and_gradient(objective, trial)
         turned.copy_(slope)
-        torch.stack([value.double(), memory.slope], out=seen)
+        torch.stack([value.double(), memory.slope, step], out=seen)
 
     def accept() -> None:
         direction.copy_(memory.turn(turned, (trial - x, turned - gradient)))
         x.copy_(trial)
         gradient.copy_(turned)
-        step.fill_(1)
+        step.copy_(memory.length(gradient, first))
 
     changed = (x, gradient, direction, step, memory.rows, memory.ring, memory.slope)
     before = [tensor.clone() for tensor in changed]
@@ -102,7 +116,7 @@ def captured_lbfgs(
     del before
     for iteration in range(iterations):
         launches[0].replay()
-        trial_value, slope = seen.tolist()
+        trial_value, slope, length = seen.tolist()
         evaluations += 1
         if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):
             reason = "gradient"
@@ -119,7 +133,7 @@ def captured_lbfgs(
             reason = "line search"
             break
         launches[1].replay()
-        fell, value, length = value - trial_value, trial_value, 1.0
+        fell, value = value - trial_value, trial_value
         losses.append(value)
         if callback is not None and callback(iteration + 1, value, x):
             reason = "stopped"
@@ -141,7 +155,10 @@ def _recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph.capture_begin()
         try:
             work()
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # what went wrong inside is what counts
+                graph.capture_end()
+            raise
+        graph.capture_end()
     torch.cuda.current_stream().wait_stream(aside)
     return graph

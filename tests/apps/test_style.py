@@ -44,7 +44,7 @@ def test_the_result_has_the_photos_kind_and_shape(pictures):
 def precision(request, monkeypatch):
     """Small levels are computed in float64: their pictures go through what large ones go through as well."""
     if request.param == "float32":
-        monkeypatch.setattr(core, "_FINE", 0)
+        monkeypatch.setattr(core, "_COARSE", 0)
 
 
 @pytest.mark.usefixtures("precision")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from glocal import colors
 from glocal.apps.bench import style_reference
-from glocal.apps.bench.style import plain_losses
+from glocal.apps.bench.style import differences
 from glocal.apps.bench.style_reference import plain_style_transfer
 from glocal.apps.style import solve as fast
 from glocal.apps.style.levels import resized
@@ -25,28 +25,21 @@ def square(name, side, dtype):
     return resized(lab.to(dtype), (side, side))
 
 
-def largest_difference(side, seed):
-    """Of the losses of 20 iterations in float32 from those of the plain version in float64, from the same start."""
-    photo, painting = (square(name, side, torch.float32) for name in ("bridge.jpg", "van_gogh_auvers.jpg"))
-    options = style_options("paper", {"iterations": 20, "coarsest": side, "seed": seed})
-    exact = plain_losses(photo, painting, options, torch.float64)
-    found = solve(Task(photo, (painting,)), options).losses[0]
-    assert len(exact) == 21
-    assert exact[-1] < 0.5 * exact[0]
-    return max(abs(a - b) / b for a, b in zip(found, exact, strict=True))
+def pair(side):
+    return [square(name, side, torch.float32) for name in ("bridge.jpg", "van_gogh_auvers.jpg")]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3])
 @pytest.mark.parametrize("side", [32, 64])
 def test_coarse_levels_follow_the_definition(side, seed):
-    assert largest_difference(side, seed) < 1e-9
+    ours, _ = differences(*pair(side), seed)
+    assert ours < 1e-9
 
 
-def test_fine_levels_follow_the_definition():
-    """In float32 a rounding error can still open or close a map, where the gradient jumps: one run in twelve (docs/style.md)."""
-    found = [largest_difference(128, seed) for seed in range(5)]
-    assert sum(gap < 1e-3 for gap in found) >= 3
-    assert max(found) < 0.2
+def test_finer_levels_follow_the_definition_more_nearly_than_plain_float32():
+    """Not always: a rounding error can still open or close a map, where the gradient jumps (docs/style.md counts them)."""
+    ours, plain = zip(*(differences(*pair(128), seed) for seed in range(5)), strict=True)
+    assert np.median(ours) < min(1e-3, np.median(plain))
 
 
 @pytest.mark.parametrize("side", [32, 64, 128])

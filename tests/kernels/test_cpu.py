@@ -224,11 +224,12 @@ def test_float64_decides_which_side_of_a_kink_a_map_lies_on(module):
     assert gradient.tolist() == [[2.0, -2.0], [0.0, 0.0], [2.0, -2.0], [0.0, 0.0]]
 
 
-@pytest.mark.parametrize("local", [False, True])
-def test_float64_signals_with_float32_filters(local):
+@pytest.mark.parametrize(("local", "scale"), [(False, 1.0), (True, 1.0), (False, 1e4)])
+def test_float64_signals_with_float32_filters(local, scale):
     """No map is on the wrong side of 0, so the gradient is within rounding of that in float64 at every vertex."""
     n, d, c, m = 3000, 9, 3, 50
     x, neighbors, weights, filters, bias = gram_inputs(n, d, c, m)
+    weights = weights * scale
     if local:
         neighbors, weights = grid_graph((50, 60), size=3).neighbors, None
     narrow = None if weights is None else weights.float()
@@ -238,10 +239,16 @@ def test_float64_signals_with_float32_filters(local):
     side = torch.randn(m, m, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     total, back = cpu.gram_pullback(x, neighbors, narrow, filters.float(), bias)
     expected, slope = reference.gram_pullback(x, neighbors, wide, filters, bias.double())
-    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-3)
+    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
     gradient, right = back(side), slope(side)
     assert gradient.dtype == torch.float32
     torch.testing.assert_close(gradient.double(), right, rtol=0, atol=3e-6 * float(right.abs().max()))
+
+
+def test_gram_with_a_bias_of_another_precision():
+    x, neighbors, weights, filters, bias = gram_inputs(30, 4, 3, 9, dtype=torch.float32)
+    expected = cpu.gram(x, neighbors, weights, filters, bias)
+    assert torch.equal(cpu.gram(x, neighbors, weights, filters, bias.double()), expected)
 
 
 def test_gram_without_weights_and_with_gradients_for_all():

@@ -1,17 +1,27 @@
-"""The GPU's kernels equal the reference. Triton's interpreter runs them here, on the CPU (see conftest.py)."""
+"""The GPU's kernels equal the reference. Where there is no GPU, Triton's interpreter runs them on the CPU (conftest.py)."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from glocal.graphs.patch import pad_planes
+from glocal.apps.style import solve
+from glocal.apps.style.options import style_options
+from glocal.apps.style.transfer import stylize
+from glocal.errors import DeviceError
+from glocal.graphs.patch import pad_planes, patch_graph
 from glocal.kernels import reference, select
+from glocal.optimize import History, lbfgs
 
 pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
+from glocal import optimize_cuda
 from glocal.kernels import cuda, cuda_neighbors
-from glocal.optimize import History, Minimum, lbfgs
 from glocal.optimize_cuda import DeviceHistory
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+gpu = pytest.mark.skipif(DEVICE == "cpu", reason="there is no GPU here")
+
 
 # h, w, c, patch, k, coords, radius
 SEARCHES = [
@@ -22,25 +32,37 @@ SEARCHES = [
     (3, 4, 1, (7, 7), 4, 0.2, None),
     (3, 4, 2, (5, 5), 9, 0.3, None),
     (4, 4, 3, (1, 1), 1, 1.0, None),
+    (3, 4, 1, (3, 3), np.int64(4), 1e-10, None),
+    (3, 4, 1, (1, 1), 4, 1e6, None),
+    (3, 5, 1, (1, 1), 3, 0.0, np.int64(2)),
+    (3, 3, 1, (1, 1), 4, 0.0, 2**31 - 1),
 ]
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")
 @pytest.mark.parametrize(("h", "w", "c", "patch", "k", "coords", "radius"), SEARCHES, ids=str)
 def test_the_search_equals_the_reference_to_the_bit(h, w, c, patch, k, coords, radius):
     """Few different values, so that many distances are equal."""
-    image = torch.randint(0, 4, (h, w, c), generator=torch.Generator().manual_seed(k)).float() * 0.7
+    image = torch.randint(0, 4, (h, w, c), generator=torch.Generator().manual_seed(5)).float() * 0.7
     planes = pad_planes(image, patch)
-    found, d2 = cuda_neighbors.patch_neighbors(planes, k, patch, coords, radius)
-    neighbors, expected = reference.patch_neighbors(planes, k, patch, coords, radius)
-    assert torch.equal(found, neighbors)
-    assert torch.equal(d2, expected)
+    found, d2 = cuda_neighbors.patch_neighbors(planes.to(DEVICE), k, patch, coords, radius)
+    neighbors, expected = reference.patch_neighbors(planes, int(k), patch, coords, radius)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(d2.cpu(), expected)
+
+
+@gpu
+def test_long_signals_on_a_gpu():
+    """Squares of distances above 46340 are larger than what 32 bits hold."""
+    signal = torch.rand(70_000, generator=torch.Generator().manual_seed(0))
+    for coords in (0.0, 1e-4):
+        found = patch_graph(signal.cuda(), k=3, patch=5, coords=coords)
+        assert torch.equal(found.neighbors.cpu(), patch_graph(signal, k=3, patch=5, coords=coords).neighbors)
 
 
 def test_patches_too_large_for_the_kernel_are_searched_all_the_same():
     planes = pad_planes(torch.rand(4, 5, 1, generator=torch.Generator().manual_seed(0)), (9, 9))
-    found, _ = cuda_neighbors.patch_neighbors(planes, 3, (9, 9), 0.0, None)
-    assert torch.equal(found, reference.patch_neighbors(planes, 3, (9, 9), 0.0, None)[0])
+    found, _ = cuda_neighbors.patch_neighbors(planes.to(DEVICE), 3, (9, 9), 0.0, None)
+    assert torch.equal(found.cpu(), reference.patch_neighbors(planes, 3, (9, 9), 0.0, None)[0])
 
 
 def graph_inputs(n, d, c, m, dtype, weighted):
@@ -50,7 +72,7 @@ def graph_inputs(n, d, c, m, dtype, weighted):
     neighbors[:, 0] = 1  # one vertex that all point to: more in-edges than are added at a time
     weights = torch.rand(n, d, dtype=dtype, generator=make) if weighted else None
     filters, bias = (torch.randn(*shape, dtype=dtype, generator=make) for shape in ((d, c, m), (m,)))
-    return x, neighbors, weights, filters, bias
+    return [None if t is None else t.to(DEVICE) for t in (x, neighbors, weights, filters, bias)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -58,7 +80,7 @@ def graph_inputs(n, d, c, m, dtype, weighted):
 def test_gram_pullback_equals_the_reference(dtype, weighted, monkeypatch):
     monkeypatch.setattr(cuda, "_PIECE", 16)
     args = graph_inputs(50, 5, 3, 7, dtype, weighted)
-    side = torch.randn(7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2))
+    side = torch.randn(7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2)).to(DEVICE)
     (total, back), (expected, slope) = cuda.gram_pullback(*args), reference.gram_pullback(*args)
     assert total.dtype == torch.float64
     torch.testing.assert_close(total.to(dtype), expected)
@@ -74,7 +96,7 @@ def test_convolutions_equal_the_reference(operation, c):
     for module in (cuda, reference):
         leaves = [t.clone().requires_grad_() for t in (x.unsqueeze(0), weights, *extra)]
         y = getattr(module, operation)(leaves[0], neighbors, leaves[1], *leaves[2:])
-        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)))
+        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)).to(DEVICE))
         results.append([y.detach(), *(leaf.grad for leaf in leaves)])
     for ours, theirs in zip(*results):
         torch.testing.assert_close(ours, theirs)
@@ -82,7 +104,7 @@ def test_convolutions_equal_the_reference(operation, c):
 
 @pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 2), (1, 6, 1), (40, 30, 1)])
 def test_variation_slope_equals_the_reference(shape):
-    image = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(3)).double()
+    image = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(3)).double().to(DEVICE)
     (value, slope), (expected, right) = cuda.variation_slope(image), reference.variation_slope(image)
     assert float(value) == float(expected)
     assert torch.equal(slope, right)
@@ -92,8 +114,8 @@ def test_the_recursion_on_the_gpu_equals_that_on_the_host():
     """Over more steps than are remembered; the fifth has no curvature and is not kept."""
     make = torch.Generator().manual_seed(0)
     root = torch.randn(12, 12, dtype=torch.float64, generator=make)
-    matrix = root @ root.T + 0.1 * torch.eye(12)
-    x = torch.randn(12, dtype=torch.float64, generator=make)
+    matrix = (root @ root.T + 0.1 * torch.eye(12)).to(DEVICE)
+    x = torch.randn(12, dtype=torch.float64, generator=make).to(DEVICE)
     gradient = matrix @ x
     host, device = History(x, 3), DeviceHistory(x, 3)
     pair = None
@@ -122,19 +144,31 @@ class Replays:
         self.replay = work
 
 
-@pytest.mark.parametrize("first", [0.1, 50.0])  # the second is far too long and must be shortened
-def test_recorded_iterations_are_those_of_lbfgs(first, monkeypatch):
-    from glocal import optimize_cuda
+@pytest.fixture
+def recorded(monkeypatch):
+    if DEVICE == "cpu":
+        monkeypatch.setattr(optimize_cuda, "_recorded", lambda work: (work(), Replays(work))[1])
 
-    monkeypatch.setattr(optimize_cuda, "_recorded", lambda work: (work(), Replays(work))[1])
 
-    def objective(x):
-        return (x[1:] - x[:-1] ** 2).square().sum() * 3 + (1 - x).square().sum()
+def valley(x):
+    return (x[1:] - x[:-1] ** 2).square().sum() * 3 + (1 - x).square().sum()
 
-    start = torch.linspace(-1, 1, 6, dtype=torch.float64)
+
+def hilltop(x):
+    return x.cos().sum()
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("objective", "first"),
+    [(valley, 0.1), (valley, 50.0), (valley, None), (hilltop, 0.01)],  # the second is far too long a step
+)
+def test_recorded_iterations_are_those_of_lbfgs(objective, first):
+    """On a hilltop the first pairs have no positive curvature and are not kept."""
+    start = torch.linspace(-1, 1, 6, dtype=torch.float64, device=DEVICE) * (1 if objective is valley else 0.01)
     seen: list[float] = []
     plain = lbfgs(objective, start, iterations=25, history=4, first=first)
-    ours: Minimum = lbfgs(
+    ours = lbfgs(
         objective, start, iterations=25, memory=DeviceHistory(start, 4), first=first, callback=lambda k, v, x: seen.append(v)
     )  # fmt: skip
     assert ours.reason == plain.reason
@@ -148,18 +182,50 @@ def test_recorded_iterations_are_those_of_lbfgs(first, monkeypatch):
     assert stopped.reason == "stopped"
     assert len(stopped.losses) == 2
     # Going on from what is remembered is the same as not having been interrupted.
-    memory = DeviceHistory(start, 4)
-    half = lbfgs(objective, start, iterations=10, memory=memory, first=first)
-    again = DeviceHistory(start, 4)
-    again.load(memory.state())
-    rest = lbfgs(objective, half.x, iterations=15, memory=again, first=first)
-    torch.testing.assert_close(rest.x, ours.x)
+    for pause in (2, 10):
+        memory, again = DeviceHistory(start, 4), DeviceHistory(start, 4)
+        half = lbfgs(objective, start, iterations=pause, memory=memory, first=first)
+        again.load(memory.state())
+        rest = lbfgs(objective, half.x, iterations=25 - pause, memory=again, first=first)
+        torch.testing.assert_close(rest.x, ours.x)
 
 
-def test_the_backend_refuses_what_does_not_lie_on_a_gpu(monkeypatch):
-    assert {row[0]: row[1] for row in select.explain("cpu")}["gram_pullback"] == "cpu"
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("first", [None, 0.1])
+def test_a_start_without_slope(first):
+    start = torch.zeros(3, dtype=torch.float64, device=DEVICE)
+    found = lbfgs(lambda x: x.square().sum(), start, iterations=5, memory=DeviceHistory(start, 4), first=first)
+    assert found.reason == "gradient"
+    assert found.losses == (0.0,)
+
+
+@gpu
+@pytest.mark.parametrize("preset", ["paper", "painterly"])
+def test_runs_on_a_gpu_repeat_and_resume_to_the_bit(preset, monkeypatch):
+    monkeypatch.setattr(solve, "_REPORT_SECONDS", 0.0)
+    make = torch.Generator().manual_seed(0)
+    photo, painting = (torch.rand(90, 100, 3, generator=make).numpy() for _ in range(2))
+    options = style_options(preset, {"size": 100, "iterations": 20})
+    points = []
+
+    def stop(progress):
+        if (progress.level, progress.iteration) == (1, 9):
+            points.append(progress.snapshot())
+        return bool(points)
+
+    whole, again = (stylize(photo, painting, options=options, device="cuda").rgb for _ in range(2))
+    assert (whole == again).all()
+    assert stylize(photo, painting, options=options, device="cuda", callback=stop).stopped
+    rest = stylize(photo, painting, options=options, device="cuda", checkpoint=points[0]).rgb
+    assert (whole == rest).all()
+
+
+def test_the_backend_runs_what_it_has_and_only_on_a_gpu(monkeypatch):
     picked = {op: select.pick(op, "cuda").__module__.rsplit(".", 1)[-1] for op in select.OPERATIONS}
     assert picked["patch_neighbors"] == "cuda_neighbors"
     assert picked["gram_pullback"] == picked["shared_conv"] == "cuda"
     assert picked["knn"] == "portable"
     assert picked["reverse"] == "reference"
+    monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
+    with pytest.raises(DeviceError, match="the tensors lie on cpu"):
+        select.pick("gram_pullback", "cpu")

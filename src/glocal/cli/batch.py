@@ -72,12 +72,12 @@ class ImageFileOptions:
 class Estimate:
     """What a task will take: `size` and `parts` are words ("4000 x 3000", "6 bands"), memory in bytes.
 
-    `smaller` is what a user can do when that is too much.
+    `smaller` is what a user can do when that is too much. `seconds` is None where nobody knows.
     """
 
     size: str
     memory: int
-    seconds: float
+    seconds: float | None
     parts: str = ""
     smaller: str = "a smaller input, fewer --jobs"
 
@@ -291,9 +291,9 @@ def _show_plan(
         rows.append(row | {"memory": need.memory, "seconds": need.seconds})
         parts = f", {need.parts}" if need.parts else ""
         verdict = "" if fits else f" (more than the {bytes_text(memory)} there are)"
+        takes = "" if need.seconds is None else f", about {seconds_text(need.seconds)}"
         lines.append(
-            f"{action} {task.source} -> {task.target}: {need.size}{parts}, "
-            f"{bytes_text(need.memory)}{verdict}, about {seconds_text(need.seconds)}"
+            f"{action} {task.source} -> {task.target}: {need.size}{parts}, {bytes_text(need.memory)}{verdict}{takes}"
         )
     report.result({"command": command, "plan": rows, "memory": memory, "jobs": options.jobs}, "\n".join(lines))
 

@@ -132,7 +132,7 @@ def _estimate(task: Task, *, paintings: list[str], options: StyleOptions, device
     return Estimate(
         f"{w} x {h}",
         memory=needs.memory if device == "cpu" else _HOST_BYTES,
-        seconds=needs.seconds,
+        seconds=needs.seconds if device == "cpu" else None,
         parts=f"{needs.levels} levels",
         smaller="a smaller --size",
     )
@@ -171,10 +171,10 @@ def _work(
     if files.mask:
         _say_scaled(files.mask, photo.size, report)
     needs = _estimate(task, paintings=paintings, options=options, device=files.device)
-    takes = f"about {bytes_text(needs.memory)} and {seconds_text(needs.seconds)}"
-    report.say(
-        f"{task.source.name}: {needs.size} pixels, {needs.parts}, {takes if files.device == 'cpu' else 'on the GPU'}"
-    )
+    takes = "on the GPU"
+    if needs.seconds is not None:
+        takes = f"about {bytes_text(needs.memory)} and {seconds_text(needs.seconds)}"
+    report.say(f"{task.source.name}: {needs.size} pixels, {needs.parts}, {takes}")
     preview, keep = _Every(_PREVIEW_SECONDS), _Every(_CHECKPOINT_SECONDS)
 
     def told(progress: Progress) -> bool:

@@ -1,12 +1,14 @@
 """The operations of style transfer on a GPU: products by torch, what torch has no single call for by Triton.
 
-What they compute is said in `reference`. Every run gives the same bits, where torch's own gradient of a gather adds in
-an order that changes. Operations that are not here are those of `reference`.
+What they compute is said in `reference`. Every run gives the same bits, where torch's own gradient of a gather, which
+serves batches and signals of many channels, adds in an order that changes. Other operations are those of `reference`.
+Signs near 0 are not decided in the precision of x, as they are on the CPU.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -20,6 +22,11 @@ Reverse = tuple[Tensor, Tensor]
 
 _NARROW = 4  # channels that the sums over in-edges go through one by one
 _PIECE = 512  # vertices: so many are multiplied in the vectors' own precision, and the products are added in float64
+
+
+def device_of(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Where Triton shall launch, which takes the current device."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def gram_pullback(
@@ -47,38 +54,41 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None, reverse: Rever
     """`reference.extract`. The gradient of a single narrow signal is summed in a fixed order; others are torch's."""
     if x.shape[0] != 1 or x.shape[2] > _NARROW:
         return reference.extract(x, neighbors, weights)
-    return cast(Tensor, _Extract.apply(x[0], neighbors, weights)).unsqueeze(0)
+    return cast(Tensor, _Extract.apply(x[0], neighbors, weights, *(reverse or ()))).unsqueeze(0)
 
 
 def graph_conv(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse | None = None
 ) -> Tensor:
     """`reference.graph_conv`."""
-    return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights), filters)
+    return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights, reverse), filters)
 
 
 def shared_conv(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, reverse: Reverse | None = None
 ) -> Tensor:
     """`reference.shared_conv`."""
-    return torch.einsum("bndc,d->bnc", extract(x, neighbors, weights), taps)
+    return torch.einsum("bndc,d->bnc", extract(x, neighbors, weights, reverse), taps)
 
 
 class _Extract(Function):
     """`extract` of x (n, c) and its gradients."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, neighbors, weights)
+    def forward(ctx: Any, x: Tensor, neighbors: Tensor, weights: Tensor | None, *reverse: Tensor) -> Tensor:
+        ctx.save_for_backward(x, neighbors, weights, *reverse)
         return reference.extract(x.unsqueeze(0), neighbors, weights)[0]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, neighbors, weights = ctx.saved_tensors
-        gx = in_edge_sums(g.flatten(1), weights, neighbors, x.shape[1]) if ctx.needs_input_grad[0] else None
-        needs = weights is not None and ctx.needs_input_grad[2]
-        return gx, None, (g * x[neighbors.long()]).sum(2) if needs else None
+        x, neighbors, weights, *reverse = ctx.saved_tensors
+        gx = gw = None
+        if ctx.needs_input_grad[0]:
+            gx = in_edge_sums(g.flatten(1), weights, neighbors, x.shape[1], tuple(reverse) or None)
+        if ctx.needs_input_grad[2]:
+            gw = (g * x[neighbors.long()]).sum(2)
+        return gx, None, gw, *(None for _ in reverse)
 
 
 def inner_products(vectors: Tensor) -> Tensor:
@@ -93,13 +103,16 @@ def inner_products(vectors: Tensor) -> Tensor:
     return total
 
 
-def in_edge_sums(q: Tensor, weights: Tensor | None, neighbors: Tensor, c: int) -> Tensor:
+def in_edge_sums(
+    q: Tensor, weights: Tensor | None, neighbors: Tensor, c: int, reverse: Reverse | None = None
+) -> Tensor:
     """`sum_e w_e q[e]` over the edges e that point to each vertex: q (n, d c) -> (n, c). Cost: O(n d c)."""
     n = len(neighbors)
-    start, edges = known(neighbors, "reverse", lambda: reference.reverse(neighbors))
+    start, edges = reverse or known(neighbors, "reverse", lambda: reference.reverse(neighbors))
     q, out = q.contiguous(), q.new_empty(n, c)
     block = 16
-    triton_signals.in_edge_sums[(-(-n // block),)](
+    with device_of(q):
+        triton_signals.in_edge_sums[(-(-n // block),)](
         q, q if weights is None else weights, start, edges, out, n, C=c, WEIGHTED=weights is not None, BLOCK=block, WIDE=32
     )  # fmt: skip
     return out
@@ -111,5 +124,6 @@ def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     image, block = image.contiguous(), 1024
     blocks = -(-image.numel() // block)
     slope, totals = torch.empty_like(image), image.new_empty(blocks)
-    triton_signals.variation[(blocks,)](image, slope, totals, h, w * c, c, BLOCK=block)
+    with device_of(image):
+        triton_signals.variation[(blocks,)](image, slope, totals, h, w * c, c, BLOCK=block)
     return totals.sum(), slope

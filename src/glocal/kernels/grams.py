@@ -27,7 +27,7 @@ from glocal.kernels.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_
 
 BLOCK = 120  # vertices: whole runs, and whole tiles of float32 and of float64
 HEIGHT = ROWS[ACROSS - 1]
-TINY = 1e-30  # a map that is positive, though not in the precision of `x`
+TRACE = 1e-18  # of what is near 0: what a map becomes that is positive, but not in the precision of `x`
 
 
 @njit(nogil=True, cache=True)
@@ -181,7 +181,7 @@ def _rectify(maps, row, near):
     vectors of it.
     """
     one, zero = maps.dtype.type(1), maps.dtype.type(0)
-    count, trace = zero, near * maps.dtype.type(1e-18)
+    count, trace = zero, near * maps.dtype.type(TRACE)
     for i in range(np.uint64(BLOCK)):
         value = maps[row + i] + trace
         count += one if abs(value) < near else zero
@@ -216,7 +216,8 @@ def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, 
                 for i in range(np.uint64(count)):
                     if maps[row + i] != 0 and abs(maps[row + i]) < near[r]:
                         exact = _exact(fine, neighbors, weights, packed, padded(m, HEIGHT), d, c, i0 + np.int64(i), r)
-                        maps[row + i] = max(maps[row + i], x.dtype.type(TINY)) if exact > 0 else x.dtype.type(0)
+                        trace = max(near[r] * x.dtype.type(TRACE), x.dtype.type(1e-37))
+                        maps[row + i] = max(maps[row + i], trace) if exact > 0 else x.dtype.type(0)
             fill(maps, begin + r * BLOCK + count, begin + (r + 1) * BLOCK)
         _add_products(x, f, m, sums)
 

@@ -205,11 +205,11 @@ def gram_forward(
     signal = (
         np.ascontiguousarray(x.detach().numpy().T, kind).reshape(-1) if runs.size else fine.astype(kind, copy=False)
     )
-    packed = grams.pack(_flat(torch.cat([bias.view(1, m), filters.reshape(d * c, m)])), 1 + d * c, m, m, 1)
+    packed = grams.pack(_flat(torch.cat([bias.view(1, m).to(filters), filters.reshape(d * c, m)])), 1 + d * c, m, m, 1)
     if fine.dtype == kind:
         fine, near = fine[:0], np.zeros(m, kind)
     else:
-        largest = float(max(signal.max(), -signal.min()))
+        largest = float(max(signal.max(), -signal.min()) * (max(1, w.max(), -w.min()) if w.size else 1))
         sizes = largest * (d * c * filters.detach().square().sum((0, 1))).sqrt() + bias.detach().abs()
         near = _NEAR * _flat(sizes)
     blocks = -(-n // grams.BLOCK)

@@ -71,7 +71,8 @@ def search(
     """Find the K nearest others of one pixel, row by row from its own outwards, `BLOCK` columns at a time.
 
     `radius` is how far rows and columns may be away. Where positions count (`factor` > 0), rows and columns end where
-    the position alone is further than the last of the list. `none` is 0.
+    the position alone is further than the last of the list. `none` is 0, and only known at run time: what is counted up
+    from it may change in loops. `plane` is added to addresses as a 64-bit number.
     """
     i = tl.program_id(0)
     y, x = i // w, i % w
@@ -81,6 +82,7 @@ def search(
     infinite: tl.constexpr = 0x7F80000000000000
     keys = tl.where(slot < K, most - slot.to(tl.int64), -1 - slot.to(tl.int64))
     worst = tl.max(keys, 0)
+    plane = plane.to(tl.int64)
     reach = none + radius
     away = none + 0
     while away <= reach:
@@ -91,23 +93,22 @@ def search(
                 last = tl.minimum(x + reach, w - 1)
                 for begin in range(tl.maximum(x - reach, 0), last + 1, BLOCK):
                     xx = begin + tl.arange(0, BLOCK)
-                    dx = xx - x
-                    r2 = dy * dy + dx * dx
+                    dx = (xx - x).to(tl.int64)
+                    r2 = dx * dx + dy.to(tl.int64) * dy
                     mask = (xx <= last) & (r2 > 0)
                     d2 = _distance(planes, here, row * width + xx, plane, width, mask, C, PH, PW)
-                    d2 = d2 + factor * r2.to(tl.float32)
-                    new = (d2.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (row * w + xx).to(tl.int64)
-                    new = tl.where(mask, new, most)
+                    new = tl.where(mask, _key(d2 + factor * r2.to(tl.float32), row * w + xx), most)
                     least = tl.min(new, 0)
                     while least < worst:
                         keys = tl.where(keys == worst, least, keys)
                         worst = tl.max(keys, 0)
                         new = tl.where(new == least, most, new)
                         least = tl.min(new, 0)
-                if (factor > 0) & (worst < infinite):
+                if (factor > 0) & (worst >= 0) & (worst < infinite):
                     distance = (worst >> 32).to(tl.int32).to(tl.float32, bitcast=True)
                     # More than the root, so that what is just as far, and what rounding brings there, is looked at.
-                    reach = tl.minimum(reach, tl.sqrt(distance / factor * 1.00001).to(tl.int32) + 1)
+                    root = tl.minimum(tl.sqrt(distance / factor * 1.00001), reach.to(tl.float32))
+                    reach = tl.minimum(reach, root.to(tl.int32) + 1)
         away += 1
         reach = tl.where(away < h, reach, -1)
     keys = tl.sort(keys)

@@ -91,7 +91,8 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     """`gram`, and a function that makes of a gradient of it, (m, m), that of x: for losses that know their gradient.
 
     The Gram matrix may come in float64, where the backend has summed it so. `x` may be in float64 where the filters are
-    in float32: float32 speed, but no map on the wrong side of 0 by rounding, where the gradient jumps; it is float32.
+    in float32: float32 speed, but on the CPU no map on the wrong side of 0 by rounding, where the gradient jumps; it is
+    float32.
 
     >>> import torch
     >>> from glocal import grid_graph

@@ -61,7 +61,7 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
         raise InputError(f"read checkpoint ({path}): it is damaged. Leave out --resume to start anew.") from error
     if key != _key(recipe):
         message = (
-            f"read checkpoint ({path}): it belongs to a run with other options or pictures. "
+            f"read checkpoint ({path}): it belongs to a run with other options or pictures, or on another device. "
             "Leave out --resume to start anew."
         )
         raise InputError(message)

@@ -5,12 +5,11 @@ minimised from the scaled-up result of the level before.
 
 The image that is made is kept in float64, whatever the type of the inputs, and its networks see it in that type; at the
 coarse levels, where one wrong sign weighs most and an iteration costs least, in float64 too. So the losses follow those
-of float64.
+of float64 (docs/style.md says how nearly).
 """
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -29,13 +28,14 @@ from glocal.apps.style.networks import Network, draw_networks, graph_for, photo_
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
+from glocal.kernels import select
 from glocal.kernels.reuse import reusing
 from glocal.kernels.threads import undisturbed
 from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
-_FINE = 4096  # levels of so many pixels are computed in float64 as a whole
+_COARSE = 4096  # levels of up to so many pixels are computed in float64
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
 _REPORT_SECONDS = 0.4  # at most so often is the caller told
 
@@ -131,7 +131,7 @@ def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
 
 def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
     """The precision of the networks at a level."""
-    return torch.float64 if shape[0] * shape[1] <= _FINE else run.task.photo.dtype
+    return torch.float64 if shape[0] * shape[1] <= _COARSE else run.task.photo.dtype
 
 
 def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSum, Tensor]:
@@ -285,7 +285,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
 
 def _history(like: Tensor) -> History:
     """The memory of L-BFGS: on a GPU, where it can be, one that stays there."""
-    if like.is_cuda and importlib.util.find_spec("triton") is not None:
+    if select.pick("gram_pullback", like.device).__module__ == "glocal.kernels.cuda":
         from glocal.optimize_cuda import DeviceHistory
 
         return DeviceHistory(like, HISTORY)

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,9 +131,6 @@ def stylize(
     (11, 16, 3)
     """
     began = time.perf_counter()
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        message = f"stylize: the device {device!r} is not available here. Use cpu."
-        raise DeviceError(message)
     changes = {
         "size": size, "iterations": iterations, "seed": seed, "style_scale": style_scale, "keep_color": keep_color,
         "strength": strength, "networks": networks, "tv": tv, "anchor": anchor,
@@ -146,29 +144,28 @@ def stylize(
     parts = check_weights(weights, len(paintings))
     for name, item in [("photo", picture), *(("painting", p) for p in paintings)]:
         _check_size(name, item)
-    kind = torch.zeros(0, dtype=dtype, device=device)
-    shape = shape_of(picture.size, chosen.size)
-    original = resized(_rgb(picture, kind), shape)
-    lab = colors.lab_from_rgb(original)
-    sources = tuple(colors.lab_from_rgb(_rgb(p, kind)) for p in paintings)
-    cover = None if mask is None else resized(share_of(mask, kind).unsqueeze(-1), shape).clamp(0, 1)
-    shares = region_shares(regions, cover, shape, [(p.size[0], p.size[1]) for p in paintings], kind)
-    task = Task(
-        photo=lab,
-        paintings=_prepared(sources, lab, chosen.keep_color),
-        weights=parts,
-        shares=shares,
-        start=_start(init, lab, kind),
-        checkpoint=checkpoint,
-    )
-    try:
-        solution = solve(task, chosen, callback)
-    except torch.OutOfMemoryError as error:
-        message = (
-            f"stylize: {device} has too little memory for {shape[1]} x {shape[0]} pixels. Use a smaller size, or cpu."
+    with _computing_on(device):
+        kind = torch.zeros(0, dtype=dtype, device=device)
+        shape = shape_of(picture.size, chosen.size)
+        original = resized(_rgb(picture, kind), shape)
+        lab = colors.lab_from_rgb(original)
+        sources = tuple(colors.lab_from_rgb(_rgb(p, kind)) for p in paintings)
+        cover = None if mask is None else resized(share_of(mask, kind).unsqueeze(-1), shape).clamp(0, 1)
+        shares = region_shares(regions, cover, shape, [(p.size[0], p.size[1]) for p in paintings], kind)
+        task = Task(
+            photo=lab,
+            paintings=_prepared(sources, lab, chosen.keep_color),
+            weights=parts,
+            shares=shares,
+            start=_start(init, lab, kind),
+            checkpoint=checkpoint,
         )
-        raise MemoryLimitError(message) from error
-    rgb = _finished(solution, lab, chosen, cover, original)
+        try:
+            solution = solve(task, chosen, callback)
+        except torch.OutOfMemoryError as error:
+            message = f"stylize: {device} has too little memory for {shape[1]} x {shape[0]} pixels. Use a smaller size, or cpu."
+            raise MemoryLimitError(message) from error
+        rgb = _finished(solution, lab, chosen, cover, original)
     return StyleResult(
         image=like(picture, rgb),
         losses=solution.losses,
@@ -178,6 +175,22 @@ def stylize(
         stopped=solution.stopped,
         rgb=rgb,
     )
+
+
+@contextmanager
+def _computing_on(device: str) -> Iterator[None]:
+    """Make a GPU the current one, and name what it lacks."""
+    name, _, index = device.partition(":")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device != "cpu" and not (name == "cuda" and (index or "0").isdigit() and int(index or 0) < there):
+        message = f"stylize: the device {device!r} is not available here. Use cpu."
+        raise DeviceError(message)
+    try:
+        with nullcontext() if device == "cpu" else torch.cuda.device(device):
+            yield
+    except torch.OutOfMemoryError as error:
+        message = f"stylize: {device} has too little memory. Use a smaller size, or cpu."
+        raise MemoryLimitError(message) from error
 
 
 def _check_size(name: str, picture: Picture) -> None:
