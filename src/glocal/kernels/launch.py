@@ -209,7 +209,9 @@ def gram_forward(
     if fine.dtype == kind:
         fine, near = fine[:0], np.zeros(m, kind)
     else:
-        largest = float(max(signal.max(), -signal.min()) * (max(1, w.max(), -w.min()) if w.size else 1))
+        largest = float(max(signal.max(), -signal.min()))
+        if weights is not None:
+            largest *= known(weights, "largest sum", lambda: float(weights.detach().abs().sum(1).max())) / d
         sizes = largest * (d * c * filters.detach().square().sum((0, 1))).sqrt() + bias.detach().abs()
         near = _NEAR * _flat(sizes)
     blocks = -(-n // grams.BLOCK)
