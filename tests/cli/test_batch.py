@@ -322,3 +322,19 @@ def test_a_real_interrupt(tree, jobs):
     assert shown.splitlines()[-1] == "stopped: 1 of 2 done; go on with --skip-existing"
     assert "Traceback" not in shown
     assert files(tree / "out") == {"a.png", "started"}
+
+
+def test_a_second_signal_while_the_first_is_handled():
+    """Ctrl-C reaches a worker from the terminal and from its parent. SIGHUP, which is handled first, replaces the handler."""
+    code = (
+        "import os, signal\n"
+        "from glocal.cli import processes\n"
+        "both = {signal.SIGHUP, signal.SIGINT}\n"
+        "for number in both: signal.signal(number, processes._stop_once)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
+        "for number in both: os.kill(os.getpid(), number)\n"
+        "try: signal.pthread_sigmask(signal.SIG_UNBLOCK, both)\n"
+        "except KeyboardInterrupt: print('stopped')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "stopped\n", "")

@@ -105,13 +105,17 @@ def _perform(task: Task, work: Work, estimate: Callable[[Task], Estimate]) -> Ou
     except (Exception, KeyboardInterrupt) as error:
         return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, _ignore)
 
 
 def _stop_once(number: int, frame: Any) -> None:
     """Stop the work, and let nothing disturb the tidying up that follows."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, _ignore)
     raise KeyboardInterrupt
+
+
+def _ignore(number: int, frame: Any) -> None:
+    """Do nothing. With SIG_IGN, Python complains about a signal that came just before."""
 
 
 def _silent(value: Any) -> None:
@@ -120,6 +124,6 @@ def _silent(value: Any) -> None:
 
 def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a process that waits for work is told to end by its parent
+    signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
     for name in _THREADS:
         os.environ[name] = str(threads)
