@@ -1,4 +1,4 @@
-"""L-BFGS on a GPU: an iteration is two recorded launches, and the host waits for two numbers.
+"""L-BFGS on a GPU: an iteration is two recorded launches, and the host waits once, for three numbers.
 
 The steps are those of `glocal.optimize.lbfgs`. What that computes on the host from inner products, one small kernel
 computes here.
@@ -45,7 +45,7 @@ class DeviceHistory(History):
         return (self.factors.to(self.rows) @ self.rows).view_as(gradient)
 
     def length(self, gradient: Tensor, first: float | None) -> Tensor:
-        """How long the step along what `turn` returned shall be: 1, or `first_step` where there are no pairs."""
+        """How long the step along what `turn` returned shall be: 1, or that of a first step (see `lbfgs`) where there are no pairs."""
         sizes = gradient.abs()
         plain = (1 / sizes.sum()).clamp(max=1) if first is None else first / sizes.max()
         return torch.where(self.ring[1] > 0, torch.ones_like(self.slope), plain.double())

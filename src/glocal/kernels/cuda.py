@@ -113,8 +113,9 @@ def in_edge_sums(
     block = 16
     with device_of(q):
         triton_signals.in_edge_sums[(-(-n // block),)](
-        q, q if weights is None else weights, start, edges, out, n, C=c, WEIGHTED=weights is not None, BLOCK=block, WIDE=32
-    )  # fmt: skip
+            q, q if weights is None else weights, start, edges, out, n,
+            C=c, WEIGHTED=weights is not None, BLOCK=block, WIDE=32,
+        )  # fmt: skip
     return out
 
 

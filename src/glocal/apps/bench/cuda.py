@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -46,10 +47,8 @@ def run(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device: str =
         sides = [32 * 2**k for k in range((side // 32).bit_length())]
         chosen = style_options("paper", {"iterations": iterations, "size": side})
         task = Task(images[0], (images[1],))
-        seconds = [_seconds(lambda task=task, chosen=chosen: solve(task, chosen)) for _ in range(2)][1]  # type: ignore[misc]
-        theirs = _seconds(
-            lambda images=images, sides=sides: plain_style_transfer(*images, sides=sides, iterations=iterations)  # type: ignore[misc]
-        )
+        seconds = [_seconds(partial(solve, task, chosen)) for _ in range(2)][1]
+        theirs = _seconds(partial(plain_style_transfer, *images, sides=sides, iterations=iterations))
         work = f"style transfer {side}x{side}, paper, {iterations} iterations a level"
         note = f"aim on an H200: {_STYLE_AIMS[side]}" if side in _STYLE_AIMS else ""
         lines.append(Row(work, PLAIN, "s", seconds, theirs, theirs / seconds, None, note=note))
