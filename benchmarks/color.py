@@ -30,7 +30,7 @@ from glocal.apps.color.look import ColorMap
 from glocal.apps.color.measures import Quality, quality
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.recolor import fit
-from glocal.colors import lab_from_rgb, rgb_from_lab
+from glocal.color_space import lab_from_rgb, rgb_from_lab
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "color.json"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from glocal.apps.bench.style import differences
-from glocal.apps.bench.timing import metadata, write_json
 from glocal.apps.style.levels import resized
-from glocal.colors import lab_from_rgb
-from glocal.report.samples import PAINTING, PHOTOS, photo
+from glocal.bench.style import differences
+from glocal.bench.timing import metadata, write_json
+from glocal.color_space import lab_from_rgb
+from glocal.paper.samples import PAINTING, PHOTOS, photo
 
 SIDES, SEEDS = (32, 64, 128, 256), 4
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.colors import lab_from_rgb
+from glocal.color_space import lab_from_rgb
 
 SEED = 20_171
 VGG_POOLS = (2, 4, 7, 10)  # convolutions of VGG-16 that a pooling goes before

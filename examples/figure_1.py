@@ -5,10 +5,10 @@ python examples/figure_1.py -o out/figure_1 [--full] [--data FOLDER]
 
 from __future__ import annotations
 
-from glocal.report import style
-from glocal.report.blocks import Section
-from glocal.report.example import run
-from glocal.report.job import Job
+from glocal.paper import style
+from glocal.paper.blocks import Section
+from glocal.paper.example import run
+from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageDraw
 
 import glocal
-from glocal.colors import lab_from_rgb
+from glocal.color_space import lab_from_rgb
 
 SIDE = 256
 

@@ -5,8 +5,8 @@ python examples/section_2.py -o out/section_2
 
 from __future__ import annotations
 
-from glocal.report import layer
-from glocal.report.example import run
+from glocal.paper import layer
+from glocal.paper.example import run
 
 if __name__ == "__main__":
     run(__doc__, layer.section)

@@ -5,11 +5,11 @@ python examples/table_b3.py -o out/table_b3 [--full] [--data FOLDER]
 
 from __future__ import annotations
 
-from glocal.report import denoise, speech
-from glocal.report.blocks import Section
-from glocal.report.example import run
-from glocal.report.job import Job
-from glocal.report.results import table_b3
+from glocal.paper import denoise, speech
+from glocal.paper.blocks import Section
+from glocal.paper.example import run
+from glocal.paper.job import Job
+from glocal.paper.results import table_b3
 
 
 def make(job: Job) -> Section:

@@ -12,7 +12,7 @@ from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated
 from glocal.apps.color.protect import freedom
 from glocal.apps.color.tone import tone_curve, toned
-from glocal.colors import lab_from_rgb, rgb_from_lab
+from glocal.color_space import lab_from_rgb, rgb_from_lab
 
 
 def grid(n=5, step=10.0):

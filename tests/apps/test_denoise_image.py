@@ -14,8 +14,8 @@ from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import MODELS, Architecture, parse_sigma
 from glocal.errors import ArgumentError, InputError, ModelError
-from glocal.files.picture import Picture
-from glocal.files.weights import read_index
+from glocal.files.checkpoints import read_index
+from glocal.files.images.picture import Picture
 
 
 def scene(h=64, w=72, channels=3, seed=0):

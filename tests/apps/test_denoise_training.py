@@ -48,7 +48,7 @@ def test_training_improves_validation_and_nonlocal_starts_from_the_pretrained_la
 def test_stopped_training_ends_like_an_uninterrupted_one(tmp_path):
     photos, options = small_photos(), TrainOptions("nonlocal", epochs=2, every=7, device="cpu")
     whole = train(photos, options, tmp_path / "whole")
-    import glocal.training as loop
+    import glocal.training.loop as loop
 
     with pytest.MonkeyPatch.context() as patch:  # progress is told at every step, so that it can stop anywhere
         ticks = iter(range(10**6))

@@ -8,7 +8,7 @@ import torch
 
 from glocal import grid_graph
 from glocal.apps.style import solve as core
-from glocal.apps.style.colors import matched, moments
+from glocal.apps.style.color_match import matched, moments
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
@@ -16,7 +16,7 @@ from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
-from glocal.optimize import balance, value_and_gradient
+from glocal.optim.lbfgs import balance, value_and_gradient
 
 PLAIN = ColorFrame(torch.zeros(3), torch.eye(3), torch.eye(3))
 
@@ -147,7 +147,7 @@ def test_the_largest_gradient_of_each_network_is_one_at_the_start(monkeypatch):
 
 def _stop(seen, objective, x):
     seen.update(objective=objective, x=x)
-    from glocal.optimize import Minimum
+    from glocal.optim.lbfgs import Minimum
 
     return Minimum(x, (0.0,), 0, "stopped")
 

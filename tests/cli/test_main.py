@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from glocal import errors
-from glocal.cli import lazy, main
-from glocal.cli.failures import Stopped, describe, exit_code_of
+from glocal.cli import main
+from glocal.cli.shell import lazy
+from glocal.cli.shell.failures import Stopped, describe, exit_code_of
 
 
 def glocal(*arguments: str) -> subprocess.CompletedProcess:

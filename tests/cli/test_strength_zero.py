@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from glocal.cli.main import run
-from glocal.files import exif
-from glocal.files.images import read_image, write_image
-from glocal.files.picture import Picture
+from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.picture import Picture
+from glocal.files.metadata import exif
 
 PROFILE = bytes(imagecodecs.cms_profile("adobergb"))
 EXIF = exif.pack({271: exif.Tag(2, b"Maker\0"), exif.EXIF_DIRECTORY: {0x927C: exif.Tag(7, b"notes of the maker")}})

@@ -39,15 +39,15 @@ from glocal.apps.speech.models import load_frames, save_trained
 from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
 from glocal.apps.style.solve import Checkpoint
 from glocal.errors import GlocalError
-from glocal.files import exif
-from glocal.files.audio import open_audio, read_audio_recipe
-from glocal.files.images import image_size, read_image, read_recipe, write_image
-from glocal.files.picture import Picture
-from glocal.files.profiles import to_srgb
-from glocal.files.recipes import build_recipe, from_json, to_json
-from glocal.files.weights import load_weights, save_weights
+from glocal.files.audio.audio_file import open_audio, read_audio_recipe
+from glocal.files.checkpoints import load_weights, save_weights
+from glocal.files.images.image_file import image_size, read_image, read_recipe, write_image
+from glocal.files.images.picture import Picture
+from glocal.files.metadata import exif
+from glocal.files.metadata.profiles import to_srgb
+from glocal.files.provenance import build_recipe, from_json, to_json
 from glocal.graph import Graph
-from glocal.training import Record, Stage, fit, read_log
+from glocal.training.loop import Record, Stage, fit, read_log
 
 SECONDS = 5.0  # of the processor, for a file of some kilobytes on a busy machine; an honest one takes milliseconds
 MEMORY = 3 << 30

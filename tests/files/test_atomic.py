@@ -16,8 +16,8 @@ import pytest
 from glocal.errors import OutputError
 from glocal.files import atomic
 from glocal.files.atomic import write_whole
-from glocal.files.images import write_image
-from glocal.files.picture import Picture
+from glocal.files.images.image_file import write_image
+from glocal.files.images.picture import Picture
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):
@@ -114,9 +114,9 @@ FOREVER = """
 import sys
 from pathlib import Path
 import numpy as np
-from glocal.files.audio import create_audio
-from glocal.files.images import read_image, write_image
-from glocal.files.picture import Picture
+from glocal.files.audio.audio_file import create_audio
+from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.picture import Picture
 folder = Path(sys.argv[1])
 picture = read_image(folder / "input.png")
 sys.stdout.write("ready\\n")
@@ -133,8 +133,8 @@ while True:
 
 def kill_in_the_middle(folder: Path, times: int) -> int:
     """Start a process that writes without end, kill it, and look at what it left; returns how often it left a part."""
-    from glocal.files.audio import open_audio
-    from glocal.files.images import read_image
+    from glocal.files.audio.audio_file import open_audio
+    from glocal.files.images.image_file import read_image
 
     random.seed(1)
     pixels = np.random.default_rng(0).integers(0, 255, (200, 300, 3), np.uint8)

@@ -12,9 +12,9 @@ import pytest
 import soundfile
 
 from glocal.errors import ArgumentError, InputError, OutputError
-from glocal.files.audio import AudioInfo, create_audio, open_audio, read_audio_recipe
-from glocal.files.audio_formats import output_format
-from glocal.files.recipes import build_recipe
+from glocal.files.audio.audio_file import AudioInfo, create_audio, open_audio, read_audio_recipe
+from glocal.files.audio.formats import output_format
+from glocal.files.provenance import build_recipe
 
 EXACT = [
     ("wav", "PCM_U8"),
@@ -266,7 +266,7 @@ def test_full_disk_leaves_no_file(tmp_path, suffix):
 
 def test_standard_input_and_output():
     code = (
-        "from glocal.files.audio import open_audio, create_audio\n"
+        "from glocal.files.audio.audio_file import open_audio, create_audio\n"
         "with open_audio('-') as sound, create_audio('-', like=sound.info) as out:\n"
         "    [out.write(block) for block in sound.blocks(300)]\n"
     )

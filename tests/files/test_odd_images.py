@@ -13,11 +13,12 @@ import tifffile
 from PIL import Image
 
 from glocal.errors import InputError
-from glocal.files import bmff, exif
-from glocal.files.formats import Unreadable
-from glocal.files.images import read_image, write_image
-from glocal.files.picture import Picture
-from glocal.files.profiles import cmyk_to_rgb, from_srgb, numbered_profile, to_srgb
+from glocal.files.images import bmff
+from glocal.files.images.formats import Unreadable
+from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.picture import Picture
+from glocal.files.metadata import exif
+from glocal.files.metadata.profiles import cmyk_to_rgb, from_srgb, numbered_profile, to_srgb
 
 CMYK = "CMYK converted to sRGB"
 ROWS, COLUMNS = np.mgrid[0:48, 0:64]

@@ -4,9 +4,9 @@ import imagecodecs
 import numpy as np
 import pytest
 
-from glocal.files.matrix_profiles import matrix_profile
-from glocal.files.picture import Picture
-from glocal.files.profiles import _transform, from_srgb, to_srgb
+from glocal.files.images.picture import Picture
+from glocal.files.metadata.matrix_profiles import matrix_profile
+from glocal.files.metadata.profiles import _transform, from_srgb, to_srgb
 
 SRGB = bytes(imagecodecs.cms_profile("srgb"))
 ADOBE = bytes(imagecodecs.cms_profile("adobergb"))

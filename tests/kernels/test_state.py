@@ -10,15 +10,16 @@ import pytest
 import torch
 
 from glocal import grid_graph
-from glocal.kernels import threads
+from glocal.kernels.cpu import threads
+from glocal.kernels.cpu.reuse import reusing, room
 from glocal.kernels.known import known
-from glocal.kernels.reuse import reusing, room
 from glocal.nn import functional
 
 GUARDED = """
 import ctypes, mmap, sys
 import numpy as np, torch
-from glocal.kernels import neighbor_pairs, reference
+from glocal.kernels import reference
+from glocal.kernels.cpu import neighbor_pairs
 
 libc, page, kept = ctypes.CDLL(None), mmap.PAGESIZE, []
 

@@ -1,6 +1,6 @@
 """The `glocal` command: a table of commands, and what happens when one of them fails.
 
-To add a command, write one file with a function (see `glocal.cli.doctor` for a small one and `glocal.cli.flags` for its
+To add a command, write one file with a function (see `glocal.cli.commands.doctor` for a small one and `glocal.cli.shell.flags` for its
 options) and one line in `COMMANDS`. Nothing that imports torch may be imported when such a file is imported: import it
 inside the function.
 """
@@ -13,36 +13,36 @@ from collections.abc import Sequence
 
 import typer
 
-from glocal.cli.failures import report_failure
-from glocal.cli.lazy import LazyGroup, Table
+from glocal.cli.shell.failures import report_failure
+from glocal.cli.shell.lazy import LazyGroup, Table
 
 BENCHMARKS: Table = {
-    "graph": ("glocal.cli.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
-    "denoise": ("glocal.cli.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
-    "conv": ("glocal.cli.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
-    "style": ("glocal.cli.bench:style", "The whole style transfer beside plain PyTorch."),
-    "cuda": ("glocal.cli.bench:cuda", "Style transfer on a GPU beside plain PyTorch there."),
+    "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
+    "denoise": ("glocal.cli.commands.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
+    "conv": ("glocal.cli.commands.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
+    "style": ("glocal.cli.commands.bench:style", "The whole style transfer beside plain PyTorch."),
+    "cuda": ("glocal.cli.commands.bench:cuda", "Style transfer on a GPU beside plain PyTorch there."),
 }
 
 TRAIN: Table = {
-    "image": ("glocal.cli.train_image:train_image", "The networks that denoise photos."),
-    "speech": ("glocal.cli.train_speech:train_speech", "The networks that denoise speech."),
+    "image": ("glocal.cli.commands.train_image:train_image", "The networks that denoise photos."),
+    "speech": ("glocal.cli.commands.train_speech:train_speech", "The networks that denoise speech."),
 }
 EVAL: Table = {
-    "image": ("glocal.cli.eval_image:eval_image", "The networks that denoise photos, and the Haar baseline."),
-    "speech": ("glocal.cli.eval_speech:eval_speech", "The networks that denoise speech, and their peers."),
+    "image": ("glocal.cli.commands.eval_image:eval_image", "The networks that denoise photos, and the Haar baseline."),
+    "speech": ("glocal.cli.commands.eval_speech:eval_speech", "The networks that denoise speech, and their peers."),
 }
 COMMANDS: Table = {
-    "style": ("glocal.cli.style:style", "Give a photo the strokes and colours of a painting."),
-    "color": ("glocal.cli.color:color", "Give a photo the colours of another."),
-    "speech": ("glocal.cli.speech:speech", "Remove steady noise from speech."),
-    "denoise": ("glocal.cli.denoise:denoise", "Remove noise from photos."),
+    "style": ("glocal.cli.commands.style:style", "Give a photo the strokes and colours of a painting."),
+    "color": ("glocal.cli.commands.color:color", "Give a photo the colours of another."),
+    "speech": ("glocal.cli.commands.speech:speech", "Remove steady noise from speech."),
+    "denoise": ("glocal.cli.commands.denoise:denoise", "Remove noise from photos."),
     "train": (TRAIN, "Train the denoising networks."),
     "eval": (EVAL, "Measure the denoising networks on test data."),
-    "reproduce": ("glocal.cli.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
-    "replay": ("glocal.cli.replay:replay", "Run again what made a file and compare the results."),
+    "reproduce": ("glocal.cli.commands.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
+    "replay": ("glocal.cli.commands.replay:replay", "Run again what made a file and compare the results."),
     "bench": (BENCHMARKS, "Measure speed and memory beside the peers."),
-    "doctor": ("glocal.cli.doctor:doctor", "Check this installation and say what to mend."),
+    "doctor": ("glocal.cli.commands.doctor:doctor", "Check this installation and say what to mend."),
 }
 
 _HELP = """Signals on graphs: stylise, recolour and denoise photos, denoise speech.

@@ -14,7 +14,7 @@ from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.graphs.signals import as_signal
 from glocal.kernels import select
-from glocal.kernels.threads import undisturbed
+from glocal.kernels.cpu.threads import undisturbed
 
 
 @undisturbed()

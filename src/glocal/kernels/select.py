@@ -65,12 +65,12 @@ class Backend:
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "cuda",
-        {"patch_neighbors": "cuda_neighbors"} | dict.fromkeys(_ON_GPU, "cuda"),
+        {"patch_neighbors": "cuda.neighbors"} | dict.fromkeys(_ON_GPU, "cuda.operations"),
         _cuda_refuses,
     ),
     Backend(
         "cpu",
-        {"patch_neighbors": "cpu_neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu")},
+        {"patch_neighbors": "cpu.neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")},
         _cpu_refuses,
     ),
     Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),
@@ -95,7 +95,7 @@ def explain(device: torch.device | str = "cpu") -> list[tuple[str, str, str]]:
     for operation in OPERATIONS:
         function = pick(operation, device)
         reasons = [f"{b.name}: {why}" for b in BACKENDS if (why := _why_not(b, operation, torch.device(device)))]
-        rows.append((operation, function.__module__.rsplit(".", 1)[-1], "; ".join(reasons)))
+        rows.append((operation, function.__module__.split(".")[2], "; ".join(reasons)))
     return rows
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from glocal.kernels.threads import one_thread
+from glocal.kernels.cpu.threads import one_thread
 
 BAND = 1 << 16
 """Colours worked on at a time: the temporaries of a band fit into the cache, whatever the size of the picture."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.colors import rgb_from_lab
+from glocal.color_space import rgb_from_lab
 
 _CELL, _COLUMNS, _GAP, _PLANE, _TITLE = 26, 8, 16, 440, 24
 _LEVEL = 65.0  # palettes have no luminance: they are shown at a middle one

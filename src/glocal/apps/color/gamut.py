@@ -7,8 +7,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from glocal.colors import rgb_from_lab
-from glocal.kernels.threads import one_thread
+from glocal.color_space import rgb_from_lab
+from glocal.kernels.cpu.threads import one_thread
 
 KNEE = 0.8
 """Below this share of the largest chroma that sRGB has, colours are never touched."""

@@ -18,10 +18,10 @@ from glocal.apps.color.gamut import chroma_limits, compressed
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.protect import freedom
 from glocal.apps.color.tone import toned
-from glocal.colors import lab_from_rgb, rgb_from_lab
+from glocal.color_space import lab_from_rgb, rgb_from_lab
 from glocal.errors import GlocalError, InputError
 from glocal.files.atomic import write_whole
-from glocal.kernels.threads import one_thread
+from glocal.kernels.cpu.threads import one_thread
 
 _FORMAT, _VERSION = "glocal-color-map", "1"
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from glocal.apps.color.bands import in_bands
 from glocal.errors import ArgumentError, GlocalError, InputError
 from glocal.files.atomic import write_whole
-from glocal.files.images import read_image, write_image
-from glocal.files.picture import Picture, to_depth
+from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.picture import Picture, to_depth
 
 CUBE_SIZES = (33, 65)
 HALD_LEVEL = 8

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from glocal.colors import lab_from_rgb
+from glocal.color_space import lab_from_rgb
 
 Map = Callable[[Tensor], Tensor]
 

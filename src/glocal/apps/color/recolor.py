@@ -31,11 +31,11 @@ from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, rep
 from glocal.apps.color.problem import SCALE, palette_problem
 from glocal.apps.color.tone import tone_curve
 from glocal.apps.color.transport import transported
-from glocal.colors import lab_from_rgb
+from glocal.color_space import lab_from_rgb
 from glocal.errors import ArgumentError, InputError
-from glocal.files.picture import Picture, like, picture_from
-from glocal.files.profiles import to_srgb
-from glocal.files.recipes import build_recipe
+from glocal.files.images.picture import Picture, like, picture_from
+from glocal.files.metadata.profiles import to_srgb
+from glocal.files.provenance import build_recipe
 
 SAMPLE = 1 << 20
 """Pixels that decide a palette; larger pictures are sampled evenly."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.graph import Graph
-from glocal.training import Draws
+from glocal.training.loop import Draws
 
 
 def psnr(found: Tensor, truth: Tensor) -> float:

@@ -26,7 +26,7 @@ from glocal.apps.denoise.models import SHIPPED, load_model
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DenoiseOptions, Device
 from glocal.errors import DeviceError, InputError
-from glocal.files.picture import Picture, picture_from, to_type, with_alpha
+from glocal.files.images.picture import Picture, picture_from, to_type, with_alpha
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10
@@ -211,7 +211,7 @@ def _mix(matrix: Tensor, planes: Tensor) -> Tensor:
 def _like(picture: Picture) -> Any:
     """The picture as the kind of thing it was given as."""
     if picture.kind == "pil":
-        from glocal.files.pillow_formats import to_pil
+        from glocal.files.images.pillow_formats import to_pil
 
         return to_pil(picture)
     return with_alpha(picture.pixels, picture.alpha)

@@ -13,8 +13,8 @@ import torch
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import MODELS, Architecture
 from glocal.errors import ArgumentError, ModelError
-from glocal.files.weights import MODELS as SHIPPED
-from glocal.files.weights import Weights, load_weights, read_index, save_weights
+from glocal.files.checkpoints import MODELS as SHIPPED
+from glocal.files.checkpoints import Weights, load_weights, read_index, save_weights
 
 
 def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:

@@ -18,7 +18,7 @@ from glocal.apps.denoise.evaluation import noisy_pictures, score
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
 from glocal.errors import ArgumentError, DeviceError, InputError
-from glocal.training import Draws, Fitted, Stage, StepProgress, fit
+from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit
 
 Report = Callable[[StepProgress], bool | None] | None
 

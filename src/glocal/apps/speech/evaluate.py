@@ -19,7 +19,7 @@ from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import SampleDenoiser, load_frames, load_samples
 from glocal.apps.speech.networks import SIGMA, SampleNet
 from glocal.apps.speech.wiener import wiener
-from glocal.training import Draws
+from glocal.training.loop import Draws
 
 Samples = NDArray[np.float32]
 Method = Callable[[Samples, float], Samples]  # (noisy clip, true sigma) -> denoised clip

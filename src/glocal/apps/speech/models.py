@@ -18,8 +18,8 @@ from glocal.apps.speech.frames import FrameNet, FrameShape
 from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
 from glocal.apps.speech.stft import analysis_window
 from glocal.errors import ModelError
-from glocal.files.weights import load_weights, save_weights
-from glocal.kernels.threads import one_thread
+from glocal.files.checkpoints import load_weights, save_weights
+from glocal.kernels.cpu.threads import one_thread
 
 RATE = 16000
 SHIPPED = "speech-frames"

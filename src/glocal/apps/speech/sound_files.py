@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from glocal.apps.speech.options import SpeechOptions
 from glocal.apps.speech.stream import CHUNK, LevelMeter, choose_model, estimate_sigma, stream_denoised
 from glocal.errors import ArgumentError
-from glocal.files.audio import open_audio
-from glocal.files.audio_output import create_audio
+from glocal.files.audio.audio_file import open_audio
+from glocal.files.audio.output import create_audio
 
 _FULL = 0.9995  # what counts as clipped
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.apps.style.colors import matched
+from glocal.apps.style.color_match import matched
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.estimate import iterations_at, step_seconds
 from glocal.apps.style.levels import fitted, level_shapes, resized
@@ -29,9 +29,9 @@ from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
 from glocal.kernels import select
-from glocal.kernels.reuse import reusing
-from glocal.kernels.threads import undisturbed
-from glocal.optimize import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
+from glocal.kernels.cpu.reuse import reusing
+from glocal.kernels.cpu.threads import undisturbed
+from glocal.optim.lbfgs import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
@@ -285,8 +285,8 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
 
 def _history(like: Tensor) -> History:
     """The memory of L-BFGS: on a GPU, where it can be, one that stays there."""
-    if select.pick("gram_pullback", like.device).__module__ == "glocal.kernels.cuda":
-        from glocal.optimize_cuda import DeviceHistory
+    if select.pick("gram_pullback", like.device).__module__ == "glocal.kernels.cuda.operations":
+        from glocal.optim.cuda_history import DeviceHistory
 
         return DeviceHistory(like, HISTORY)
     return History(like, HISTORY)

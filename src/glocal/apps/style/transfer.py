@@ -23,18 +23,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal import colors
-from glocal.apps.style.colors import matched
+from glocal import color_space as colors
+from glocal.apps.style.color_match import matched
 from glocal.apps.style.estimate import shape_of
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_options
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
 from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitError
-from glocal.files.picture import Picture, like, picture_from
-from glocal.files.profiles import to_srgb
-from glocal.files.recipes import build_recipe
-from glocal.optimize import Progress
+from glocal.files.images.picture import Picture, like, picture_from
+from glocal.files.metadata.profiles import to_srgb
+from glocal.files.provenance import build_recipe
+from glocal.optim.lbfgs import Progress
 
 LEAST_SIDE = 8  # the smallest picture that has room for a patch and its neighbours
 

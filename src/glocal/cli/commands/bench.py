@@ -1,0 +1,95 @@
+"""`glocal bench graph`, `conv`, `style` and `cuda`: speed and memory beside the peers, in one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glocal.bench.options import BenchOptions
+from glocal.cli.shell.console import Report, RunOptions
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from glocal.bench.timing import Row
+
+
+@dataclass(frozen=True)
+class BenchOutput:
+    """Where the figures go, and what they are taken on."""
+
+    output: Path | None = field(default=None, metadata={"help": "Write rows and machine as JSON.", "short": "-o"})
+    image: Path | None = field(default=None, metadata={"help": "The photo to measure on; a shipped one if not given."})
+
+
+def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """Exact neighbour search beside cKDTree and FAISS."""
+    import torch
+
+    from glocal.bench import graph as bench
+    from glocal.files.audio.audio_file import open_audio
+    from glocal.paper.samples import SPEECH
+
+    side, small = (48, 32) if options.quick else (256, 128)
+    gray = _lab(output, small)[..., :1] / 100
+    noise = torch.Generator().manual_seed(0)
+    with open_audio(SPEECH) as sound:
+        samples = torch.as_tensor(sound.read(), dtype=torch.float32).reshape(-1)[: 1000 if options.quick else 16000]
+    noisy = gray + 0.07 * torch.randn(gray.shape, generator=noise)
+    speech = samples / samples.abs().max() + 0.12 * torch.randn(samples.shape, generator=noise)
+    _finish("graph", bench.run(_lab(output, side), noisy, speech, options), output, run)
+
+
+def conv(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """The graph convolution beside torch indexing and PyTorch Geometric."""
+    from glocal.bench import conv as bench
+
+    _finish("conv", bench.run(_lab(output, 48 if options.quick else 256), options), output, run)
+
+
+def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """The whole style transfer of the paper beside its plain-PyTorch version (which takes minutes)."""
+    import torch
+
+    from glocal.bench import style as bench
+    from glocal.color_space import lab_from_rgb
+    from glocal.paper.samples import photo
+
+    side = 64 if options.quick else 256
+    painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
+    _finish("style", bench.run(_lab(output, side), painting, options), output, run)
+
+
+def cuda(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
+    """Style transfer on a GPU beside the plain-PyTorch version on the same GPU."""
+    import torch
+
+    from glocal.bench import cuda as bench
+    from glocal.color_space import lab_from_rgb
+    from glocal.paper.samples import photo
+
+    pairs = []
+    for side in (64,) if options.quick else (256, 1024):
+        painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
+        pairs.append((_lab(output, side), painting))
+    _finish("cuda", bench.run(pairs, options), output, run)
+
+
+def _lab(output: BenchOutput, size: int) -> Tensor:
+    import torch
+
+    from glocal.color_space import lab_from_rgb
+    from glocal.paper.samples import photo, square
+
+    pixels = photo("mountains", size) if output.image is None else square(output.image, size)
+    return lab_from_rgb(torch.tensor(pixels).float() / 255)
+
+
+def _finish(name: str, lines: list[Row], output: BenchOutput, run: RunOptions) -> None:
+    from glocal.bench import timing
+
+    kept = timing.document(name, lines)
+    if output.output is not None:
+        timing.write_json(output.output, kept)
+    Report(run).result(kept, timing.text(lines))

@@ -1,0 +1,80 @@
+"""`glocal train image`: the denoising networks from a folder of photos."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.apps.denoise.options import DataOptions, TrainOptions
+from glocal.cli.shell.console import Report, RunOptions, seconds_text
+from glocal.cli.shell.failures import Stopped
+
+if TYPE_CHECKING:
+    from glocal.apps.denoise.data import Photos
+    from glocal.training.loop import StepProgress
+
+_NAMED = 5  # skipped files that are named one by one
+
+
+def train_image(
+    data: Annotated[Path, typer.Argument(help="A folder of photos, a .csv list, or prepared photos (.npz).")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
+    options: TrainOptions,
+    photos: DataOptions,
+    run: RunOptions,
+) -> None:
+    """Train a denoising network as the paper does. Run the same command again to continue a stopped training.
+
+    Photos become gray squares of 128 x 128. OUTPUT receives NAME.jsonl (the validation curve), checkpoints, and the
+    weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses.
+    """
+    from glocal.apps.denoise.models import save_model
+    from glocal.apps.denoise.training import train
+    from glocal.training.loop import read_log
+
+    report = Report(run)
+    loaded = load(data, photos, report)
+    counts = loaded.counts()
+    report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
+    try:
+        with report.progress(f"train {options.recipe}") as tell:
+            net = train(loaded, options, output, progress=lambda p: _tell(p, tell, report))
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
+    assert net is not None
+    last = read_log(output / f"{options.recipe}.jsonl")[-1]
+    info = {"model": options.recipe, "seed": options.seed, "validation_psnr": round(last.validation, 3)}
+    path = save_model(net, f"image-{options.recipe}", output, info=info)
+    summary: dict[str, Any] = {"weights": str(path), "validation_psnr": last.validation, "steps": last.step}
+    report.result(summary | {"photos": counts, "skipped": len(loaded.skipped)}, str(path))
+
+
+def load(data: Path, options: DataOptions, report: Report) -> Photos:
+    """Read the photos, name the files that could not be read, and keep a prepared copy if that was asked for."""
+    from glocal.apps.denoise.data import corner_crops, load_photos, with_crops
+
+    with report.progress("read photos") as tell:
+        loaded = load_photos(
+            data,
+            test=options.test,
+            validation=options.validation,
+            seed=options.split_seed,
+            progress=lambda done, count: tell(done / count),
+        )
+    for name, why in loaded.skipped[:_NAMED]:
+        report.say(f"skipped {name}: {why}")
+    if loaded.skipped:
+        report.say(f"{len(loaded.skipped)} file(s) could not be read and were skipped")
+    if options.prepared is not None:
+        loaded.save(Path(options.prepared))
+    return with_crops(loaded, [corner_crops(Path(folder)) for folder in options.crops]) if options.crops else loaded
+
+
+def _tell(progress: StepProgress, tell: Any, report: Report) -> None:
+    tell(progress.step / progress.steps)
+    last = progress.last
+    if last is not None and last.step == progress.step:
+        left = seconds_text(progress.seconds_left)
+        report.say(f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left")

@@ -1,0 +1,51 @@
+"""`glocal train speech`: the speech denoisers from a folder of speech."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.apps.speech.options import SpeechTraining
+from glocal.cli.shell.console import Report, RunOptions, seconds_text
+from glocal.cli.shell.failures import Stopped
+
+if TYPE_CHECKING:
+    from glocal.training.loop import StepProgress
+
+
+def train_speech(
+    data: Annotated[Path, typer.Argument(help="A folder of speech: with clips.csv, in TIMIT's layout, or any tree.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
+    options: SpeechTraining,
+    run: RunOptions,
+) -> None:
+    """Train a speech denoiser. Run the same command again to continue a training that was stopped.
+
+    OUTPUT receives the validation curve (.jsonl), checkpoints, and speech-MODEL.safetensors with an index.
+    """
+    from glocal.apps.speech.data import load_speech
+    from glocal.apps.speech.models import save_trained
+    from glocal.apps.speech.train import train_model
+
+    report = Report(run)
+    loaded = load_speech(data)
+    report.say(f"{len(loaded.train)} clips to train, {len(loaded.val)} to validate, {len(loaded.test)} to test")
+    try:
+        with report.progress(f"train {options.model}") as tell:
+            net, last = train_model(loaded, options, output, progress=lambda p: _tell(p, tell, report))
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
+    info = {"seed": options.seed, "validation": round(last.validation, 3)}
+    path = save_trained(net, f"speech-{options.model}", output, info=info)
+    summary: dict[str, Any] = {"weights": str(path), "validation": last.validation, "model": options.model}
+    report.result(summary, str(path))
+
+
+def _tell(progress: StepProgress, tell: Any, report: Report) -> None:
+    tell(progress.step / progress.steps)
+    last = progress.last
+    if last is not None and last.step == progress.step:
+        left = seconds_text(progress.seconds_left)
+        report.say(f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left")

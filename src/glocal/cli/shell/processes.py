@@ -1,0 +1,129 @@
+"""`--jobs`: tasks in several processes, the kernels' threads divided among them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from glocal.cli.shell.batch import Estimate, Outcome, Work, perform
+from glocal.cli.shell.console import Tell
+from glocal.cli.shell.failures import describe, exit_code_of
+from glocal.cli.shell.paths import Task
+from glocal.errors import MemoryLimitError
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def threads_for(jobs: int) -> int:
+    """Threads that each of `jobs` processes may use.
+
+    Example:
+        >>> threads_for(10_000)
+        1
+    """
+    return max(1, usable_cores() // jobs)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, which in a container can be fewer than the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def run_in_processes(
+    tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], *, jobs: int, tell: Tell
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which they end. A task that kills its process fails; the others are not lost."""
+    for done, outcome in enumerate(_pool(tasks, work, estimate, jobs), 1):
+        tell(done / len(tasks))
+        yield outcome
+
+
+def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], jobs: int) -> Iterator[Outcome]:
+    """Run the tasks side by side; those in flight when a process dies are run again one by one, to find the culprit."""
+    left = list(tasks)
+    absent = {task.target for task in tasks if not task.target.exists()}
+    suspects: list[Task] = []
+    running: dict[Future[Outcome], Task] = {}
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start, initargs=(threads_for(jobs),))
+    try:
+        while running or (left and not suspects):
+            while left and len(running) < jobs and not suspects:
+                try:
+                    running[pool.submit(_perform, left[0], work, estimate)] = left[0]
+                except BrokenProcessPool:
+                    if running:
+                        break  # the futures in flight are about to say so
+                    suspects.append(left[0])
+                left.pop(0)
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    suspects.append(task)
+                else:
+                    yield outcome
+    except KeyboardInterrupt:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGINT)
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    if len(tasks) == 1 and suspects:
+        yield _killed(suspects[0])
+        return
+    for task in suspects:
+        if task.target in absent and task.target.exists():
+            yield Outcome(task, "done")  # outputs appear whole: it was done, and only its report was lost
+        else:
+            yield from _pool([task], work, estimate, 1)
+    if left:
+        yield from _pool(left, work, estimate, jobs)
+
+
+def _killed(task: Task) -> Outcome:
+    error = MemoryLimitError(
+        f"{task.source}: its process was killed, most likely for want of memory. Use a smaller input or fewer --jobs."
+    )
+    return Outcome(task, "failed", message=describe(error), exit_code=error.exit_code)
+
+
+def _perform(task: Task, work: Work, estimate: Callable[[Task], Estimate]) -> Outcome:
+    """One task in a process of its own: every error becomes an outcome, so that nothing has to be pickled but words."""
+    signal.signal(signal.SIGINT, _stop_once)
+    try:
+        return perform(task, work, estimate, _silent)
+    except (Exception, KeyboardInterrupt) as error:
+        return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
+    finally:
+        signal.signal(signal.SIGINT, _ignore)
+
+
+def _stop_once(number: int, frame: Any) -> None:
+    """Stop the work, and let nothing disturb the tidying up that follows."""
+    signal.signal(signal.SIGINT, _ignore)
+    raise KeyboardInterrupt
+
+
+def _ignore(number: int, frame: Any) -> None:
+    """Do nothing. With SIG_IGN, Python complains about a signal that came just before."""
+
+
+def _silent(value: Any) -> None:
+    """Progress inside of a file is not shown when several files run at once."""
+
+
+def _start(threads: int) -> None:
+    """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
+    signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
+    for name in _THREADS:
+        os.environ[name] = str(threads)

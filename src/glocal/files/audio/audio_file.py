@@ -1,0 +1,185 @@
+"""Audio in and out, block by block in constant memory: same format, sample type, rate, channels and tags.
+
+Samples are arrays `(frames, channels)` in [-1, 1]: float32, or float64 where the file holds more than 24 bits. What is
+read and written again unchanged is the same to the bit, unless the format is a lossy one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glocal.errors import ArgumentError, GlocalError, InputError
+from glocal.files import provenance as recipes
+from glocal.files.audio.formats import CHUNKED, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
+from glocal.files.audio.formats import AudioInfo as AudioInfo
+from glocal.files.audio.output import RECIPE_MARK
+from glocal.files.audio.output import AudioWriter as AudioWriter
+from glocal.files.audio.output import create_audio as create_audio
+from glocal.files.audio.riff import check_wav, find_chunk
+from glocal.files.images.formats import CUT_SHORT, Unreadable
+
+Array = npt.NDArray[Any]
+_TAGS = ("title", "copyright", "software", "artist", "comment", "date", "album", "license", "tracknumber", "genre")
+_UNKNOWN_FRAMES = 1 << 60  # libsndfile's answer for a stream that does not say how long it is
+
+
+class AudioReader:
+    """An open audio file. Use it as a context manager; see `open_audio`."""
+
+    def __init__(self, name: str, stream: Any, spooled: IO[bytes] | None) -> None:
+        self._name, self._stream, self._spooled = name, stream, spooled
+        self.info = _info(name, stream)
+
+    def blocks(self, frames: int) -> Iterator[Array]:
+        """The sound from where reading stands, in arrays `(n, channels)` with `n` = `frames`, less in the last.
+
+        Raises:
+            InputError: The file is damaged or ends before its header says, or a sample is NaN or infinite.
+        """
+        if frames < 1:
+            raise ArgumentError(f"blocks: `frames` (={frames}) must be positive. Use 16384, say.")
+        position = 0
+        with _reading(self._name):
+            while True:
+                block = self._stream.read(frames, dtype=self.info.dtype.name, always_2d=True)
+                finite = np.isfinite(block).all(axis=1)
+                if not finite.all():
+                    first = position + int(np.argmin(finite))
+                    raise Unreadable(f"sample {first:,} is NaN or infinite", "Replace such samples by numbers first")
+                position += len(block)
+                if len(block):
+                    yield block
+                if len(block) < frames:
+                    break
+            if self.info.frames is not None and position < self.info.frames:
+                raise Unreadable(f"{CUT_SHORT}: {position:,} of {self.info.frames:,} samples are there")
+            if position == 0:
+                raise Unreadable("it holds no samples", "Use a file with sound in it")
+
+    def read(self) -> Array:
+        """All of the sound at once, `(frames, channels)`."""
+        return np.concatenate(list(self.blocks(1 << 16)))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+        if self._spooled is not None:
+            self._spooled.close()
+
+    def __enter__(self) -> AudioReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_audio(path: str | os.PathLike[str]) -> AudioReader:
+    """Open an audio file for reading block by block.
+
+    Args:
+        path: WAV, FLAC, OGG, MP3, AIFF, AU, CAF or W64; the content decides, not the name. "-" reads the standard
+            input, which is kept in a temporary file.
+
+    Raises:
+        InputError: The file is missing, of an unknown format, cut short, or its header makes no sense.
+    """
+    name = str(path)
+    spooled: IO[bytes] | None = None
+    with _reading(name):
+        if name == "-":
+            spooled = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the reader
+            shutil.copyfileobj(sys.stdin.buffer, spooled, 1 << 20)
+            size = spooled.tell()
+            spooled.seek(0)
+            _check_head(spooled, size)
+            spooled.seek(0)
+            stream = _forward_stream(spooled)
+        else:
+            if Path(name).is_dir():
+                raise Unreadable("it is a folder", "Name a file, or use a command that takes folders")
+            with Path(name).open("rb") as file:
+                _check_head(file, os.fstat(file.fileno()).st_size)
+            stream = _forward_stream(name)
+        try:
+            if stream.format not in READABLE:
+                raise Unreadable(f"{stream.format} is not supported", f"Use one of {SUPPORTED}")
+            check_numbers(stream.channels, stream.samplerate)
+            if stream.frames <= 0:
+                raise Unreadable("it holds no samples or is cut short", "Use a file with sound in it")
+            return AudioReader(name, stream, spooled)
+        except BaseException:
+            stream.close()
+            raise
+
+
+def _check_head(file: Any, size: int) -> None:
+    if size == 0:
+        raise Unreadable("the file is empty", "Use a file with sound in it")
+    check_wav(file, size)
+
+
+def _forward_stream(source: Any) -> Any:
+    """A `SoundFile` that is only read forwards.
+
+    Left alone, soundfile seeks to where it stands after every read. In MP3 that loses what the decoder carries over
+    from one frame to the next: read in blocks, most of the sound would be missing.
+    """
+    import soundfile
+
+    class Forward(soundfile.SoundFile):
+        def seekable(self) -> bool:
+            return False
+
+    return Forward(source)
+
+
+def read_audio_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The recipe that `create_audio` kept in a file.
+
+    Raises:
+        InputError: The file cannot be read, or carries no recipe.
+    """
+    with open_audio(path) as sound:
+        text = sound.info.tags.get("comment", "").partition(RECIPE_MARK)[2]
+        chunked = sound.info.format in CHUNKED
+    if chunked:
+        with Path(path).open("rb") as file:
+            text = find_chunk(file, RECIPE_CHUNK).decode("utf-8", "replace")
+    if not text:
+        raise InputError(f"read audio ({path}): it carries no recipe. Use a file that glocal wrote.")
+    return recipes.from_json(text, str(path))
+
+
+def _info(name: str, stream: Any) -> AudioInfo:
+    tags = {key: str(value) for key in _TAGS if (value := getattr(stream, key, ""))}
+    frames = int(stream.frames) if stream.frames < _UNKNOWN_FRAMES else None
+    return AudioInfo(name, stream.format, stream.subtype, stream.samplerate, stream.channels, frames, tags)
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """The one place where errors of the system and of the decoders become `InputError`s."""
+    try:
+        yield
+    except (GlocalError, GeneratorExit):
+        raise
+    except Unreadable as error:
+        raise InputError(f"read audio ({name}): {error.why}. {error.remedy}.") from error
+    except FileNotFoundError as error:
+        raise InputError(f"read audio ({name}): there is no such file. Check the name.") from error
+    except PermissionError as error:
+        raise InputError(f"read audio ({name}): it may not be read. Change its permissions.") from error
+    except Exception as error:  # libsndfile's errors, and whatever else a damaged file brings about
+        raise InputError(
+            f"read audio ({name}): it is no audio that can be read here, or it is damaged. Use one of {SUPPORTED}."
+        ) from error

@@ -1,0 +1,215 @@
+"""Picture: the pixels of an image and everything that must not be lost between reading and writing it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from glocal.errors import ArgumentError, InputError
+
+if TYPE_CHECKING:
+    from glocal.files.images.streams import Stream
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """An image with its transparency, colour profile and metadata.
+
+    Attributes:
+        pixels: `(h, w, c)` with `c` 1 (gray) or 3 (RGB), of type uint8, uint16, float32 or float64, upright.
+        alpha: `(h, w)` of the same type, or None. Colours are not multiplied by it.
+        format: One of `glocal.files.images.formats.FORMATS`, or "" if the picture does not come from a file.
+        icc: The colour profile, or None for sRGB.
+        exif: The EXIF block without its prefix, its orientation already applied and reset to 1.
+        xmp: The XMP packet.
+        dpi: Resolution in dots per inch, across and down.
+        lossless: The file was coded without loss (matters for WebP, which has both).
+        notes: What was changed while reading, in words for people ("palette converted to RGB").
+        path: Where it was read.
+        kind: What `picture_from` was given: "file", "array" or "pil".
+        text: Texts of a PNG file by keyword.
+        bits: Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
+            their full range.
+        stream: What `glocal.files.images.streams` needs to write a lossy file without coding it again.
+    """
+
+    pixels: Array
+    alpha: Array | None = None
+    format: str = ""
+    icc: bytes | None = None
+    exif: bytes | None = None
+    xmp: bytes | None = None
+    dpi: tuple[float, float] | None = None
+    lossless: bool = True
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+    kind: str = "array"
+    text: dict[str, str] = field(default_factory=dict)
+    bits: int | None = None
+    stream: Stream | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width."""
+        return int(self.pixels.shape[0]), int(self.pixels.shape[1])
+
+    @property
+    def gray(self) -> bool:
+        """Whether there is one channel only."""
+        return self.pixels.shape[2] == 1
+
+    @property
+    def depth(self) -> str:
+        """What a channel is stored in: "8", "16" or "float"."""
+        return {1: "8", 2: "16"}.get(self.pixels.dtype.itemsize, "float")
+
+
+def picture_from(value: object, *, max_pixels: int | None = None) -> Picture:
+    """A `Picture` from whatever a person would call an image.
+
+    Args:
+        value: An array `(h, w)`, `(h, w, 1)`, `(h, w, 2)` (gray and alpha), `(h, w, 3)` or `(h, w, 4)` of type uint8,
+            uint16 or float in [0, 1]; a `PIL.Image`; a path; or a `Picture`, which is returned as it is.
+        max_pixels: Limit for files, see `glocal.files.images.image_file.read_image`.
+
+    Raises:
+        InputError: The array has another shape or type, holds values that are not finite, or the file cannot be read.
+
+    Example:
+        >>> picture_from(np.zeros((4, 5, 3), np.uint8)).size
+        (4, 5)
+    """
+    if isinstance(value, Picture):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        from glocal.files.images.image_file import MAX_PIXELS, read_image
+
+        return read_image(value, max_pixels=max_pixels or MAX_PIXELS)
+    if hasattr(value, "getbands"):
+        from glocal.files.images.pillow_formats import picture_from_pil
+
+        return replace(picture_from_pil(value), kind="pil")
+    if not hasattr(value, "__array__"):
+        raise InputError(
+            f"picture_from: `value` is a {type(value).__name__}, not an image. Pass an array, a PIL.Image or a path."
+        )
+    return _from_array(np.asarray(value))
+
+
+def like(picture: Picture, image: Array) -> Any:
+    """Give `image` the kind of thing that `picture` was made from: the result of a call looks like its input.
+
+    Args:
+        picture: From `picture_from`.
+        image: sRGB values in [0, 1], `(h, w, 3)` or `(h, w, 1)`.
+
+    Returns:
+        A `PIL.Image` for a `PIL.Image`, else an array of the input's type (and with its alpha as a last channel).
+
+    Example:
+        >>> photo = np.full((2, 2, 3), 51, np.uint8)
+        >>> like(picture_from(photo), np.full((2, 2, 3), 0.2, np.float32))[0, 0]
+        array([51, 51, 51], dtype=uint8)
+    """
+    from glocal.files.metadata.profiles import from_srgb
+
+    result = from_srgb(picture, image)
+    if picture.kind == "pil":
+        from glocal.files.images.pillow_formats import to_pil
+
+        return to_pil(result)
+    return with_alpha(result.pixels, result.alpha)
+
+
+def with_alpha(pixels: Array, alpha: Array | None) -> Array:
+    """`(h, w, c)` pixels with `(h, w)` alpha as one more channel, if there is one."""
+    return pixels if alpha is None else np.concatenate([pixels, alpha[:, :, None]], axis=2)
+
+
+def split_alpha(array: Array) -> tuple[Array, Array | None]:
+    """Undo `with_alpha`: an array of 1 to 4 channels (or `(h, w)`) becomes colour and alpha."""
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.shape[2] in (2, 4):
+        return np.ascontiguousarray(array[:, :, :-1]), np.ascontiguousarray(array[:, :, -1])
+    return array, None
+
+
+def unmultiplied(pixels: Array, alpha: Array, *, top: float) -> Array:
+    """Colours divided by their alpha, whose full value is `top`; integers are rounded."""
+    ratio = np.where(alpha > 0, top / np.maximum(alpha, 1e-6), 0.0)[:, :, None]
+    if pixels.dtype.kind == "f":
+        return (pixels * ratio).astype(pixels.dtype)
+    return np.clip(np.rint(pixels * ratio), 0, top).astype(pixels.dtype)
+
+
+def to_depth(array: Array, depth: str) -> Array:
+    """Bring pixels to "8", "16" or "float" (float32); integers stand for the whole of [0, 1].
+
+    Example:
+        >>> to_depth(np.array([[0, 128, 255]], np.uint8), "16")
+        array([[    0, 32896, 65535]], dtype=uint16)
+    """
+    return to_type(array, type_of(depth))
+
+
+def type_of(depth: str) -> np.dtype[Any]:
+    """The NumPy type of a depth.
+
+    Raises:
+        ArgumentError: The depth is none of "8", "16" and "float".
+    """
+    kinds: dict[str, Any] = {"8": np.uint8, "16": np.uint16, "float": np.float32}
+    if depth not in kinds:
+        raise ArgumentError(f"to_depth: `depth` (={depth!r}) is unknown. Use one of {', '.join(kinds)}.")
+    return np.dtype(kinds[depth])
+
+
+def to_type(array: Array, dtype: np.dtype[Any]) -> Array:
+    """`to_depth` for a NumPy type: uint8, uint16 or a float type; floats outside of [0, 1] are clipped for integers."""
+    if array.dtype == dtype:
+        return array
+    top = np.iinfo(array.dtype).max if array.dtype.kind == "u" else 1
+    if dtype.kind == "f":
+        return array.astype(dtype) / dtype.type(top) if top > 1 else array.astype(dtype)
+    goal = np.iinfo(dtype).max
+    if array.dtype.kind == "u":
+        if goal > top:
+            return array.astype(dtype) * dtype.type(goal // top)
+        return ((array.astype(np.uint32) * goal + top // 2) // top).astype(dtype)
+    scaled = array * array.dtype.type(goal)
+    np.rint(scaled, out=scaled)
+    return np.clip(scaled, 0, goal, out=scaled).astype(dtype)
+
+
+def _from_array(array: Array) -> Picture:
+    """Check a bare array and wrap it."""
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 2, 3, 4)) or 0 in array.shape:
+        raise InputError(
+            f"picture_from: the array has shape {array.shape}, not (h, w) or (h, w, 1 to 4). "
+            "Put the channels last and leave out batch axes."
+        )
+    if array.dtype == np.float16 or array.dtype == bool:
+        array = array.astype(np.float32)
+    if array.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
+        raise InputError(
+            f"picture_from: the array has type {array.dtype}. Convert it to uint8, uint16 or float in [0, 1]."
+        )
+    if array.dtype.kind == "f":
+        check_finite(array, "picture_from")
+    pixels, alpha = split_alpha(array)
+    return Picture(pixels=pixels, alpha=alpha, kind="array")
+
+
+def check_finite(array: Array, where: str) -> None:
+    """Raise an `InputError` if there is a NaN or infinity among the values."""
+    bad = int(array.size - np.count_nonzero(np.isfinite(array)))
+    if bad:
+        raise InputError(f"{where}: {bad} values are NaN or infinite. Replace them by numbers first.")

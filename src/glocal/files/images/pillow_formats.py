@@ -1,0 +1,189 @@
+"""JPEG, WebP, BMP and the rarer TIFFs through Pillow, the headers of AVIF and HEIC, and `PIL.Image` objects in and out."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glocal.errors import MissingDependencyError
+from glocal.files.images import heif
+from glocal.files.images.formats import Unreadable
+from glocal.files.images.picture import Array, Picture, split_alpha, to_depth, with_alpha
+from glocal.files.metadata.profiles import cmyk_to_rgb
+
+_EXIF_PREFIX = b"Exif\0\0"
+_MAX_SCANS = 500  # of a progressive JPEG: each costs as much time as decoding the picture
+_MAX_SEGMENT = 65000  # a JPEG segment, less its own header
+
+
+def open_header(data: bytes, name: str) -> Any:
+    """A Pillow image of which only the header was read: size and mode are known, nothing is decoded.
+
+    Raises:
+        Unreadable: Pillow does not understand the header.
+        MissingDependencyError: HEIC without pillow-heif, or AVIF with a Pillow that lacks it.
+    """
+    # The plugins are called directly: `Image.open` has a pixel limit of its own, set for the whole process.
+    try:
+        image = _plugin(name)(io.BytesIO(data), None)
+    except SyntaxError as error:
+        if "12-bit" not in str(error):
+            raise
+        raise Unreadable("a JPEG of 12 bits is not supported", "Save it again as a 16-bit TIFF or PNG") from error
+    if name == "JPEG" and data.count(b"\xff\xda") > _MAX_SCANS:
+        raise Unreadable("the JPEG has more scans than any camera writes")
+    return image
+
+
+def decode(data: bytes, name: str) -> Picture:
+    """Read a file whose size was checked.
+
+    Raises:
+        Unreadable: The file is damaged.
+    """
+    image = open_header(data, name)
+    # Asked first, since HEIC does not know any more once it is decoded; of a TIFF, our own reader says it.
+    several = name != "TIFF" and getattr(image, "n_frames", 1) > 1
+    if name in heif.NAMES:
+        pixels, alpha, bits = heif.read_pixels(data, name)
+        picture = Picture(pixels, alpha, bits=bits if bits > 8 else None, **_metadata(image.info))
+        if picture.icc is None:
+            picture = replace(picture, icc=heif.profile_of(data))
+    else:
+        picture = picture_from_pil(image)
+    notes = picture.notes + (("only the first picture of the file is used",) if several else ())
+    lossless = name in ("BMP", "TIFF") or (name == "WEBP" and _webp_lossless(data))
+    return replace(picture, format=name, lossless=lossless, notes=notes)
+
+
+def picture_from_pil(image: Any) -> Picture:
+    """A picture with the pixels and metadata of a `PIL.Image`."""
+    notes: list[str] = []
+    info = image.info
+    around = _metadata(info)
+    if image.mode == "CMYK":
+        notes.append("CMYK converted to sRGB")
+    elif image.mode in ("P", "PA"):
+        image = image.convert("RGBA" if "transparency" in info or image.mode == "PA" else "RGB")
+        notes.append("palette converted to RGB")
+    elif image.mode == "1":
+        image = image.convert("L")
+        notes.append("black and white converted to gray")
+    elif image.mode in ("YCbCr", "HSV", "RGBX", "RGBa", "LAB"):
+        notes.append(f"{image.mode} converted to RGB")
+        around["icc"] = None if image.mode == "LAB" else around["icc"]
+        image = image.convert("RGBA" if image.mode == "RGBa" else "RGB")
+    elif image.mode == "La":
+        image = image.convert("LA")
+    elif image.mode in ("RGB", "L") and "transparency" in info:
+        image = image.convert(image.mode + "A")
+    array: Array = np.array(image)
+    if image.mode == "CMYK":
+        array, around["icc"] = cmyk_to_rgb(array, around["icc"]), None
+    if array.dtype == np.int32:
+        notes.append("int32 converted to 16 bit")
+        array = np.clip(array, 0, 65535).astype(np.uint16)
+    if array.dtype not in (np.uint8, np.uint16, np.float32) or array.ndim not in (2, 3) or 0 in array.shape:
+        raise Unreadable(f"a picture of mode {image.mode} is not supported", "Save it again as RGB or gray")
+    pixels, alpha = split_alpha(np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="))))
+    return Picture(pixels=pixels, alpha=alpha, notes=tuple(notes), **around)
+
+
+def _metadata(info: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `Picture` that Pillow found around the pixels."""
+    exif, xmp = info.get("exif") or None, info.get("xmp") or None
+    return {
+        "icc": info.get("icc_profile") or None,
+        "exif": bytes(exif).removeprefix(_EXIF_PREFIX) if exif else None,
+        "xmp": (xmp.encode() if isinstance(xmp, str) else bytes(xmp)) if xmp else None,
+        "dpi": _dpi(info.get("dpi")),
+    }
+
+
+def to_pil(picture: Picture) -> Any:
+    """A `PIL.Image` with profile and EXIF in its `info`: 8 bit, and 16 bit or float where Pillow has them (gray)."""
+    from PIL import Image
+
+    single = picture.gray and picture.alpha is None
+    array = with_alpha(picture.pixels, picture.alpha)
+    if not single:
+        array = to_depth(array, "8")
+    elif array.dtype == np.float64:
+        array = array.astype(np.float32)
+    image = Image.fromarray(np.ascontiguousarray(array[:, :, 0] if single else array))
+    for key, value in (("icc_profile", picture.icc), ("xmp", picture.xmp), ("dpi", picture.dpi)):
+        if value is not None:
+            image.info[key] = value
+    if picture.exif:
+        image.info["exif"] = _EXIF_PREFIX + picture.exif
+    return image
+
+
+def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[str, ...]]:
+    """A file of format `name` and notes on what did not fit into it; the recipe travels in `picture.xmp`."""
+    notes: list[str] = []
+    image = to_pil(picture)
+    image.info = {}
+    _plugin(name)
+    options: dict[str, Any] = {"icc_profile": picture.icc}
+    exif, xmp = picture.exif, picture.xmp
+    if name == "JPEG":
+        if exif and len(exif) > _MAX_SEGMENT:
+            notes, exif = [*notes, "EXIF dropped: it is larger than JPEG allows"], None
+        if xmp and len(xmp) > _MAX_SEGMENT:
+            notes, xmp = [*notes, "XMP and recipe dropped: they are larger than JPEG allows"], None
+        # Full colour resolution from 90 on: halved colour would be the larger loss there.
+        options |= {"quality": quality, "subsampling": 0 if quality >= 90 else 2, "optimize": True}
+    elif name == "WEBP":
+        options |= {"quality": quality, "lossless": picture.lossless, "exact": True, "method": 4}
+        if picture.lossless:
+            options["quality"] = 80  # here it means effort, not loss
+    else:
+        options = {}
+    if name != "BMP":
+        options |= ({"exif": _EXIF_PREFIX + exif} if exif else {}) | ({"xmp": xmp} if xmp else {})
+    if picture.dpi and name in ("JPEG", "BMP"):
+        options["dpi"] = picture.dpi
+    stream = io.BytesIO()
+    image.save(stream, format=name, **options)
+    return stream.getvalue(), tuple(notes)
+
+
+def _plugin(name: str) -> Any:
+    """The Pillow class that opens a format; makes sure that its writer is there as well."""
+    from PIL import Image
+
+    if name == "JPEG":
+        from PIL.JpegImagePlugin import JpegImageFile
+
+        return JpegImageFile  # not the registered opener, which would open every picture of a multi-picture file
+    if name == "HEIF":
+        heif.codec(name).register_heif_opener()
+    Image.init()
+    if name not in Image.OPEN or name not in Image.SAVE:
+        raise MissingDependencyError(
+            f"{name} files need a newer Pillow than the one installed. Run `pip install --upgrade pillow`."
+        )
+    return Image.OPEN[name][0]
+
+
+def _webp_lossless(data: bytes) -> bool:
+    """Whether the first picture chunk of a WebP is of the lossless kind."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        if kind in (b"VP8L", b"VP8 "):
+            return kind == b"VP8L"
+        at += 8 + length + length % 2
+    return False
+
+
+def _dpi(value: Any) -> tuple[float, float] | None:
+    try:
+        across, down = (float(part) for part in value)
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    return (across, down) if 1 < across < 1e6 and 1 < down < 1e6 else None

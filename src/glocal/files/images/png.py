@@ -1,0 +1,186 @@
+"""PNG: chunks for what surrounds the pixels, imagecodecs for the pixels, 8 and 16 bit alike."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from glocal.files.images.formats import CUT_SHORT, Unreadable
+from glocal.files.images.picture import Picture, split_alpha, with_alpha
+from glocal.files.metadata import xmp as xmp_packets
+from glocal.files.metadata.profiles import numbered_profile
+
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_XMP = b"XML:com.adobe.xmp"
+_RECIPE = b"glocal:recipe"
+_MAX_TEXT = 32 << 20
+_MAX_RATIO = 1040  # deflate cannot expand by more than 1032
+
+
+def header(data: bytes) -> tuple[int, int, int]:
+    """Height, width and bytes that the decoded rows take, from the first chunk.
+
+    Raises:
+        Unreadable: There is no proper header.
+    """
+    if len(data) < 33 or data[12:16] != b"IHDR":
+        raise Unreadable("the PNG header is damaged")
+    width, height, bits, color = struct.unpack(">IIBB", data[16:26])
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}.get(color)
+    if channels is None or bits not in (1, 2, 4, 8, 16) or not width or not height:
+        raise Unreadable("the PNG header is damaged")
+    return height, width, height * ((width * channels * bits + 7) // 8 + 1)
+
+
+def decode(data: bytes) -> Picture:
+    """Read a PNG whose size was checked.
+
+    Raises:
+        Unreadable: The file is cut short or damaged.
+    """
+    import imagecodecs
+
+    _, _, needed = header(data)
+    around = _Surroundings()
+    notes: list[str] = []
+    packed = 0
+    for kind, body in chunks(data):
+        if kind == b"IDAT":
+            packed += len(body)
+        elif kind == b"acTL":
+            notes.append("animation: only the first frame is used")
+        elif kind == b"PLTE" and data[25] == 3:
+            notes.append("palette converted to RGB")
+        elif kind == b"IHDR" and data[25] == 0 and data[24] < 8:
+            bits = data[24]
+            notes.append("black and white converted to gray" if bits == 1 else f"{bits} bit widened to 8 bit")
+        else:
+            around.take(kind, body)
+    if packed * _MAX_RATIO < needed:
+        raise Unreadable(CUT_SHORT)
+    pixels, alpha = split_alpha(imagecodecs.png_decode(data))
+    fields, text = around.fields, around.text
+    text.pop(_RECIPE.decode(), None)
+    dpi = struct.unpack(">II", fields["dpi"]) if "dpi" in fields else None
+    if "colors" in fields:  # they come before a profile
+        fields["icc"] = numbered_profile(*fields["colors"][:2]) or b""
+    return Picture(
+        pixels=pixels,
+        alpha=alpha,
+        format="PNG",
+        icc=fields.get("icc") or None,
+        exif=fields.get("exif"),
+        xmp=fields.get("xmp"),
+        dpi=(dpi[0] * 0.0254, dpi[1] * 0.0254) if dpi else None,
+        notes=tuple(notes),
+        text=text,
+    )
+
+
+def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
+    """A PNG file with the picture's pixels and all that belongs to them.
+
+    Level 2 of 9 takes a third of the time of 6 and gives files that are a tenth larger.
+    """
+    import imagecodecs
+
+    array = with_alpha(picture.pixels, picture.alpha)
+    plain = bytes(imagecodecs.png_encode(np.ascontiguousarray(array), level=level))
+    extra = b""
+    if picture.icc:
+        extra += _chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(picture.icc))
+    if picture.dpi:
+        across, down = (min(round(value / 0.0254), 2**31 - 1) for value in picture.dpi)
+        extra += _chunk(b"pHYs", struct.pack(">IIB", across, down, 1))
+    if picture.exif:
+        extra += _chunk(b"eXIf", picture.exif)
+    if picture.xmp:
+        extra += _text_chunk(_XMP, picture.xmp)
+    for key, value in picture.text.items():
+        extra += _text_chunk(key.encode("latin-1", "replace")[:79], value.encode())
+    if recipe is not None:
+        extra += _text_chunk(_RECIPE, recipe.encode())
+    # The header chunk is always 25 bytes behind an 8-byte signature.
+    return plain[:33] + extra + plain[33:]
+
+
+def recipe_in(data: bytes) -> str | None:
+    """The recipe embedded in a PNG file, or None."""
+    around = _Surroundings()
+    for kind, body in chunks(data):
+        if kind == b"iTXt":
+            around.take(kind, body)
+    return around.text.get(_RECIPE.decode()) or xmp_packets.recipe_in(around.fields.get("xmp"))
+
+
+def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Type and body of each chunk, up to the first that does not fit into the file."""
+    at = len(SIGNATURE)
+    while at + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, at)
+        if at + 12 + length > len(data):
+            return
+        yield data[at + 4 : at + 8], data[at + 8 : at + 8 + length]
+        at += 12 + length
+
+
+class _Surroundings:
+    """What is found around the pixels. All text together is bounded, since a small chunk can hold a lot of it."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, bytes] = {}
+        self.text: dict[str, str] = {}
+        self.room = _MAX_TEXT
+
+    def take(self, kind: bytes, body: bytes) -> None:
+        """Sort in one chunk; one that is damaged or too large is left out."""
+        if kind == b"eXIf":
+            self.fields["exif"] = body
+        elif kind == b"cICP" and len(body) == 4:
+            self.fields["colors"] = body
+        elif kind == b"pHYs" and len(body) == 9 and body[8] == 1:
+            self.fields["dpi"] = body[:8]
+        elif kind == b"iCCP":
+            icc = self._inflate(body.partition(b"\0")[2][1:])
+            if icc:
+                self.fields["icc"] = icc
+        elif kind in (b"tEXt", b"zTXt"):
+            key, _, rest = body.partition(b"\0")
+            value = rest if kind == b"tEXt" else self._inflate(rest[1:])
+            if key and value is not None:
+                self.text[key.decode("latin-1")] = value.decode("latin-1")
+        elif kind == b"iTXt":
+            self._take_unicode(body)
+
+    def _take_unicode(self, body: bytes) -> None:
+        key, _, rest = body.partition(b"\0")
+        parts = rest[2:].split(b"\0", 2)
+        if not key or len(parts) != 3:
+            return
+        value = self._inflate(parts[2]) if rest[:1] == b"\1" else parts[2]
+        if value is not None and key == _XMP:
+            self.fields["xmp"] = value
+        elif value is not None:
+            self.text[key.decode("latin-1")] = value.decode("utf-8", "replace")
+
+    def _inflate(self, data: bytes) -> bytes | None:
+        """Decompress text or a profile; None if it is damaged or larger than the room that is left."""
+        try:
+            stream = zlib.decompressobj()
+            out = stream.decompress(data, max(self.room, 1))
+        except zlib.error:
+            return None
+        self.room -= len(out)
+        return out if stream.eof else None
+
+
+def _chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def _text_chunk(key: bytes, value: bytes) -> bytes:
+    """An iTXt chunk, not compressed, so that other tools find the text by searching."""
+    return _chunk(b"iTXt", key + b"\0\0\0\0\0" + value)

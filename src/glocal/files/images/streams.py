@@ -1,0 +1,139 @@
+"""Lossy files whose pixels were not changed: the coded stream is kept, and only the metadata around it is written anew.
+
+Coding a JPEG again would change its pixels a little even if nobody touched them. So a picture remembers the file it was
+read from and a sum of its pixels; if the sum still holds when it is written in the same format, the stream is reused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glocal.files.images import bmff
+from glocal.files.images.formats import Unreadable
+from glocal.files.images.picture import Picture
+from glocal.files.metadata import exif, xmp
+
+_EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
+_NEEDED = (b"ICC_PROFILE\0", b"Adobe")
+_MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in coded data, only what ends it
+_MAX_SEGMENT = 65533
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A file as it was read, with the sum of the upright pixels it stands for, its profile and its orientation."""
+
+    data: bytes
+    digest: bytes
+    icc: bytes | None
+    turn: int
+
+
+def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:
+    """The stream of a picture that was just decoded from `data` and turned upright. Cost: one pass over the pixels."""
+    return Stream(data, _digest(picture), picture.icc, turn)
+
+
+def reused(stream: Stream, picture: Picture) -> bytes | None:
+    """The file of a picture whose pixels are still those of its stream, with the picture's metadata.
+
+    Returns:
+        None if the pixels or the profile changed, or the metadata do not fit; the picture must be coded anew then.
+    """
+    if stream.icc != picture.icc or stream.digest != _digest(picture):
+        return None
+    if stream.turn != 1:
+        # The stored pixels are not upright, so that the metadata must go on saying how to turn them.
+        if picture.exif is None:
+            return None
+        packet = picture.xmp and xmp.settle(picture.xmp, stream.turn)
+        picture = replace(picture, exif=exif.settle(picture.exif, stream.turn), xmp=packet)
+    if picture.format == "JPEG":
+        return _jpeg(stream.data, picture.exif, picture.xmp)
+    if picture.format == "WEBP":
+        height, width = picture.size if stream.turn <= 4 else picture.size[::-1]
+        return _webp(stream.data, picture, height, width)
+    try:
+        return bmff.with_metadata(stream.data, exif=picture.exif, xmp=picture.xmp)
+    except (Unreadable, struct.error):
+        return None
+
+
+def _digest(picture: Picture) -> bytes:
+    total = hashlib.blake2b(repr(picture.pixels.shape).encode(), digest_size=16)
+    total.update(np.ascontiguousarray(picture.pixels).reshape(-1).data)
+    if picture.alpha is not None:
+        total.update(np.ascontiguousarray(picture.alpha).reshape(-1).data)
+    return total.digest()
+
+
+def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
+    """A JPEG file with other EXIF and XMP; if both are None, everything else that is not needed to show it goes as well."""
+    head, rest, stripped = b"", b"", exif is None and xmp is None
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
+        marker = data[at + 1]
+        (length,) = struct.unpack_from(">H", data, at + 2)
+        segment = data[at : at + 2 + length]
+        body = segment[4:]
+        at += 2 + length
+        if marker == 0xE1 and body.startswith((_EXIF, _XMP, _XMP_MORE)):
+            continue
+        if stripped and (marker == 0xFE or (0xE0 < marker <= 0xEF and not body.startswith(_NEEDED))):
+            continue
+        if marker == 0xE0 and not rest:
+            head += segment
+        else:
+            rest += segment
+    if at + 4 > len(data) or data[at : at + 2] != b"\xff\xda":
+        return None
+    for prefix, block in ((_EXIF, exif), (_XMP, xmp)):
+        if block is not None:
+            if len(prefix) + len(block) + 2 > _MAX_SEGMENT:
+                return None
+            head += b"\xff\xe1" + struct.pack(">H", len(prefix) + len(block) + 2) + prefix + block
+    return b"\xff\xd8" + head + rest + data[at : _end_of_jpeg(data, at) if stripped else None]
+
+
+def _end_of_jpeg(data: bytes, at: int) -> int:
+    """Where the picture ends whose first scan begins at `at`: phones put more pictures, with metadata, behind it."""
+    while at + 4 <= len(data):
+        if data[at + 1] == 0xD9:
+            return at + 2
+        found = _MARKER.search(data, at + 2 + int.from_bytes(data[at + 2 : at + 4], "big"))
+        if found is None:
+            break
+        at = found.start()
+    return len(data)
+
+
+def _webp(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
+    """A WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
+    chunks = dict(_webp_chunks(data))
+    kind = b"VP8L" if b"VP8L" in chunks else b"VP8 "
+    if kind not in chunks or b"ANIM" in chunks:
+        return None
+    flags = 0x20 * (picture.icc is not None) | 0x10 * (picture.alpha is not None)
+    flags |= 0x08 * (picture.exif is not None) | 0x04 * (picture.xmp is not None)
+    extent = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
+    parts = [(b"VP8X", bytes([flags, 0, 0, 0]) + extent)]
+    parts += [(name, chunks[name]) for name in (b"ICCP", b"ALPH", kind) if name in chunks]
+    parts += [(b"EXIF", picture.exif or b""), (b"XMP ", picture.xmp or b"")]
+    body = b"".join(
+        name + struct.pack("<I", len(part)) + part + b"\0" * (len(part) % 2) for name, part in parts if part
+    )
+    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = 12
+    while at + 8 <= len(data):
+        length = int.from_bytes(data[at + 4 : at + 8], "little")
+        yield data[at : at + 4], data[at + 8 : at + 8 + length]
+        at += 8 + length + length % 2

@@ -1,0 +1,263 @@
+"""TIFF: tifffile for 8 and 16 bit and float pixels, and the EXIF directories that it leaves aside.
+
+Palette, Lab, YCbCr and bilevel files are handed to Pillow. Only the first page is ever looked at, and only
+compressions whose decoders stop at the size they are told.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glocal.files.images.formats import CUT_SHORT, Unreadable
+from glocal.files.images.picture import Array, Picture, unmultiplied, with_alpha
+from glocal.files.metadata import exif as exif_tags
+from glocal.files.metadata import xmp as xmp_packets
+from glocal.files.metadata.exif import Directory, Tag
+from glocal.files.metadata.profiles import cmyk_to_rgb
+
+ICC, XMP, RECIPE = 34675, 700, 65100
+_PLACEHOLDER = 65200  # and on: entries that are given their real number once tifffile, which refuses it, is done
+_RESOLUTION, _RESOLUTION_UNIT = (282, 283), 296
+_SUBFILE = 254  # its lowest bit: a smaller version of another page
+_COMPRESSIONS = {1: "none", 5: "LZW", 7: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "ZSTD"}
+# Description, make, model, orientation, software, date, artist, host, rating, copyright, IPTC, Windows texts.
+_DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, 33723, *range(0x9C9B, 0x9CA0)}
+_MAX_RATIO = 20000  # of decoded to stored bytes; an even picture in ZSTD can reach this, more is a bomb
+
+# What tifffile finds odd in a damaged file is of no use to people; without a handler it would go to their screen.
+logging.getLogger("tifffile").addHandler(logging.NullHandler())
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """Height and width from the first directory.
+
+    Raises:
+        Unreadable: There is none, or it lacks the size.
+    """
+    tags = exif_tags.parse(data)
+    width, height = _number(tags, 256), _number(tags, 257)
+    if not width or not height:
+        raise Unreadable("the TIFF directory is damaged or cut short")
+    tile = (_number(tags, 322) or 1) * (_number(tags, 323) or 1)
+    if tile > max(1 << 20, 4 * width * height):
+        raise Unreadable("the TIFF tiles are larger than the picture")
+    return height, width
+
+
+def decode(data: bytes) -> Picture:
+    """Read the first page of a TIFF whose size was checked.
+
+    Raises:
+        Unreadable: The file is damaged, or of a kind that is not supported.
+    """
+    tags = exif_tags.parse(data)
+    compression = _number(tags, 259) or 1
+    photometric = _number(tags, 262)
+    bits = _numbers(tags, 258) or [1]
+    if len(set(bits)) > 1:
+        raise Unreadable(f"the channels have different depths {bits}", "Save it again with one depth for all channels")
+    # tifffile leaves YCbCr to the reader of the JPEG streams, so that such files look like RGB here.
+    direct = photometric in (0, 1, 2, 5) or (photometric == 6 and compression == 7)
+    if not direct or bits[0] in (1, 2, 4):
+        from glocal.files.images.pillow_formats import decode as decode_with_pillow
+
+        picture = decode_with_pillow(data, "TIFF")
+        notes = picture.notes + _pages_note(data)
+        return replace(picture, notes=notes, **_metadata(tags, drop_icc=picture.icc is None))
+    if compression not in _COMPRESSIONS:
+        known = ", ".join(sorted(set(_COMPRESSIONS.values())))
+        raise Unreadable(f"TIFF compression {compression} is not supported", f"Save it again with one of {known}")
+    pixels, alpha, notes = _channels(_pixels(data), tags, photometric, bits[0])
+    around = _metadata(tags, drop_icc=photometric == 5)
+    return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes + _pages_note(data), **around)
+
+
+def encode(picture: Picture, *, recipe: str | None) -> bytes:
+    """A TIFF file with the picture's pixels, compressed without loss, and all that belongs to them."""
+    import tifffile
+
+    tags = exif_tags.parse(picture.exif) if picture.exif else {}
+    inner: dict[int, Directory] = {number: value for number, value in tags.items() if isinstance(value, dict)}
+    extra: list[Any] = [
+        (number, tag.kind, tag.count, tag.data, True)
+        for number, tag in sorted(tags.items())
+        if isinstance(tag, Tag) and number in _DESCRIPTIVE - {exif_tags.ORIENTATION, 305, 270}
+    ]
+    if picture.xmp:
+        extra.append((XMP, 1, len(picture.xmp), picture.xmp, True))
+    if recipe is not None:
+        text = recipe.encode()
+        extra.append((RECIPE, 7, len(text), text, True))
+    extra += [(_PLACEHOLDER + index, 4, 1, 0, True) for index in range(len(inner))]
+    stream = io.BytesIO()
+    array = with_alpha(picture.pixels, picture.alpha)
+    tifffile.imwrite(
+        stream,
+        np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array),
+        byteorder="<",
+        photometric="minisblack" if picture.gray else "rgb",
+        extrasamples=["unassalpha"] if picture.alpha is not None else None,
+        planarconfig="contig" if array.shape[2] > 1 else None,
+        compression="zlib",
+        predictor=picture.depth != "float",
+        iccprofile=picture.icc,
+        resolution=picture.dpi,
+        resolutionunit="inch" if picture.dpi else None,
+        description=_text(tags, 270) or None,
+        software=_text(tags, 305) or False,
+        metadata=None,
+        extratags=extra,
+    )
+    return _with_directories(stream.getvalue(), inner)
+
+
+def recipe_in(data: bytes) -> str | None:
+    """The recipe embedded in a TIFF file, or None."""
+    tags = exif_tags.parse(data)
+    tag = tags.get(RECIPE)
+    if isinstance(tag, Tag):
+        return tag.data.decode("utf-8", "replace")
+    packet = tags.get(XMP)
+    return xmp_packets.recipe_in(packet.data) if isinstance(packet, Tag) else None
+
+
+def _pixels(data: bytes) -> Array:
+    """The decoded first page as `(h, w, samples)`."""
+    import tifffile
+
+    with tifffile.TiffFile(io.BytesIO(data)) as file:
+        page = file.pages.first
+        if page.imagedepth != 1 or page.dtype is None:
+            raise Unreadable("it is a TIFF volume or of an unknown sample type", "Save it again as a flat picture")
+        if sum(page.databytecounts) * _MAX_RATIO < page.nbytes:
+            raise Unreadable(CUT_SHORT)
+        if any(at + n > len(data) for at, n in zip(page.dataoffsets, page.databytecounts, strict=False)):
+            raise Unreadable(CUT_SHORT)
+        array = page.asarray(maxworkers=1)
+        if page.planarconfig == 2 and array.ndim == 3:
+            array = np.moveaxis(array, 0, -1)
+    return np.ascontiguousarray(array[:, :, None] if array.ndim == 2 else array)
+
+
+def _channels(
+    array: Array, tags: Directory, photometric: int | None, bits: int
+) -> tuple[Array, Array | None, tuple[str, ...]]:
+    """Colour and alpha in one of our four types, with notes on what had to be converted."""
+    notes: list[str] = []
+    colors = {2: 3, 6: 3, 5: 4}.get(photometric or 0, 1)
+    if array.ndim != 3 or array.shape[2] < colors:
+        raise Unreadable(f"a TIFF of shape {array.shape} is not a picture", "Save it again as a flat picture")
+    if array.shape[2] > colors + 1:
+        notes.append(f"{array.shape[2] - colors - 1} extra channels dropped")
+        array = array[:, :, : colors + 1]
+    if array.dtype.kind == "u" and bits < 8 * array.dtype.itemsize <= 16:
+        notes.append(f"{bits} bit widened to {8 * array.dtype.itemsize} bit")
+        top, full = 2**bits - 1, np.iinfo(array.dtype).max
+        array = ((array.astype(np.uint32) * full + top // 2) // top).astype(array.dtype)
+    if array.dtype not in (np.uint8, np.uint16, np.float32):
+        notes.append(f"{array.dtype} converted to float32")
+        top = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
+        array = (array.astype(np.float64) / top).astype(np.float32)
+    if photometric == 0 and array.dtype.kind == "u":
+        array[:, :, :1] = np.iinfo(array.dtype).max - array[:, :, :1]
+    pixels, alpha = array[:, :, :colors], array[:, :, colors] if array.shape[2] > colors else None
+    if alpha is not None and (_numbers(tags, 338) or [0])[0] == 1:
+        notes.append("colours divided by their alpha")
+        pixels = unmultiplied(pixels, alpha, top=np.iinfo(alpha.dtype).max if alpha.dtype.kind == "u" else 1.0)
+    if colors == 4:
+        icc = tags.get(ICC)
+        notes.append("CMYK converted to sRGB")
+        pixels = cmyk_to_rgb(pixels, icc.data if isinstance(icc, Tag) else None)
+    return np.ascontiguousarray(pixels), None if alpha is None else np.ascontiguousarray(alpha), tuple(notes)
+
+
+def _pages_note(data: bytes) -> tuple[str, ...]:
+    """Says so if the file has further pages; smaller versions of the first one are none."""
+    more = exif_tags.parse(data, page=1)
+    if not more or (_number(more, _SUBFILE) or 0) & 1:
+        return ()
+    return ("only the first page of the file is used",)
+
+
+def _metadata(tags: Directory, *, drop_icc: bool = False) -> dict[str, Any]:
+    """The fields of `Picture` that lie in the tags of a TIFF file."""
+    icc, xmp = tags.get(ICC), tags.get(XMP)
+    kept = {n: v for n, v in tags.items() if n in _DESCRIPTIVE or isinstance(v, dict)}
+    kept = {n: v for n, v in kept.items() if n != exif_tags.ORIENTATION} if _settled(kept) else kept
+    return {
+        "icc": icc.data if isinstance(icc, Tag) and not drop_icc else None,
+        "xmp": xmp.data if isinstance(xmp, Tag) else None,
+        "exif": exif_tags.pack(kept) if kept else None,
+        "dpi": _dpi(tags),
+    }
+
+
+def _settled(tags: Directory) -> bool:
+    """Whether the orientation is the ordinary one, which every TIFF may state without having any EXIF."""
+    return _number(tags, exif_tags.ORIENTATION) in (None, 1)
+
+
+def _dpi(tags: Directory) -> tuple[float, float] | None:
+    """Resolution in dots per inch."""
+    scale = {2: 1.0, 3: 2.54}.get(_number(tags, _RESOLUTION_UNIT) or 2)
+    out = []
+    for number in _RESOLUTION:
+        tag = tags.get(number)
+        if scale is None or not isinstance(tag, Tag) or tag.kind != 5 or len(tag.data) < 8:
+            return None
+        top, bottom = struct.unpack("<II", tag.data[:8])
+        if not top or not bottom:
+            return None
+        out.append(top / bottom * scale)
+    return (out[0], out[1]) if out != [1.0, 1.0] else None
+
+
+def _with_directories(data: bytes, inner: dict[int, Directory]) -> bytes:
+    """Append EXIF and GPS directories and turn the placeholders into entries that point there."""
+    out = bytearray(data)
+    (start,) = struct.unpack_from("<I", out, 4)
+    (count,) = struct.unpack_from("<H", out, start)
+    begin, end = start + 2, start + 2 + 12 * count
+    entries: list[bytes] = [bytes(out[at : at + 12]) for at in range(begin, end, 12)]
+    entries = [entry for entry in entries if not _is_placeholder(entry, len(inner))]
+    for number, block in inner.items():
+        out += b"\0" * (len(out) % 2)
+        entries.append(struct.pack("<HHII", number, 4, 1, len(out)))
+        out += exif_tags.pack(block, base=len(out))
+    entries.sort(key=_number_of)
+    out[begin:end] = b"".join(entries)
+    return bytes(out)
+
+
+def _number_of(entry: bytes) -> int:
+    return int.from_bytes(entry[:2], "little")
+
+
+def _is_placeholder(entry: bytes, count: int) -> bool:
+    return _PLACEHOLDER <= _number_of(entry) < _PLACEHOLDER + count
+
+
+def _numbers(tags: Directory, number: int) -> list[int]:
+    tag = tags.get(number)
+    if not isinstance(tag, Tag) or tag.kind not in (1, 3, 4, 16):
+        return []
+    size = {1: 1, 3: 2, 4: 4, 16: 8}[tag.kind]
+    return [int.from_bytes(tag.data[i : i + size], "little") for i in range(0, min(len(tag.data), 64 * size), size)]
+
+
+def _number(tags: Directory, number: int) -> int | None:
+    return next(iter(_numbers(tags, number)), None)
+
+
+def _text(tags: Directory, number: int) -> str | None:
+    tag = tags.get(number)
+    if not isinstance(tag, Tag) or tag.kind != 2:
+        return None
+    # tifffile writes only ASCII here; other letters are rare and are replaced rather than refused.
+    return tag.data.rstrip(b"\0").decode("utf-8", "replace").encode("ascii", "replace").decode()

@@ -1,0 +1,329 @@
+"""The loops of the graph convolution: blocks of vertices, patches that never leave the cache.
+
+All arrays are flat and of one number type. `x` is (b, n, c), `neighbors` (n, d), `weights` (n, d) or empty for all 1,
+`g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch. `start, edges` is the reversed graph.
+Each function does the blocks (or targets) `first` to `last - 1`; any cut gives the same numbers.
+
+The m output channels are cut into chunks of at most `MAX_VECTORS` vectors; packed operands are (chunks, rows, width).
+"""
+# mypy: disable-error-code="no-untyped-def, call-arg"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from glocal.kernels.cpu.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
+
+SPARE = max(ROWS)  # rows that a tile may touch beyond the end
+STRIP = 40  # rows of a block whose gradient stays in the first-level cache
+SEGMENT = 64  # in-edges taken at a time
+
+
+@njit(nogil=True, cache=True)
+def chunking(m, itemsize):
+    """Cut m columns into chunks of equal width: (how many, vectors in each, columns in each)."""
+    size = VECTOR_BYTES // itemsize
+    vectors = (m + size - 1) // size
+    chunks = (vectors + MAX_VECTORS - 1) // MAX_VECTORS
+    across = (vectors + chunks - 1) // chunks
+    return (vectors + across - 1) // across, across, across * size
+
+
+@njit(nogil=True, cache=True)
+def block_size(k):
+    """Vertices in a block, such that their patches of length k fit into the second-level cache."""
+    return max(24, min(120, 60000 // k // 12 * 12))
+
+
+@njit(nogil=True, cache=True)
+def fill(out, first, last):
+    """Set out[first : last] to 0; a slice would take a second to compile."""
+    for at in range(np.uint64(first), np.uint64(last)):
+        out[at] = 0
+
+
+@njit(nogil=True, cache=True)
+def pack(matrix, rows, m):
+    """Lay a (rows, m) matrix out as (chunks, rows, width), filled with zeros."""
+    chunks, _, width = chunking(m, matrix.itemsize)
+    out = np.zeros(chunks * rows * width, matrix.dtype)
+    for r in range(rows):
+        for column in range(m):
+            q = column // width
+            out[(q * rows + r) * width + column - q * width] = matrix[r * m + column]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def filters_size(k, m, itemsize):
+    """Numbers in the gradient of the filters as `backward` lays it out."""
+    chunks, _, width = chunking(m, itemsize)
+    return chunks * (k + SPARE) * width
+
+
+@njit(nogil=True, cache=True)
+def unpack(sums, k, m):
+    """Lay a gradient of the filters from `backward` out as a (k, m) matrix."""
+    _, _, width = chunking(m, sums.itemsize)
+    out = np.empty(k * m, sums.dtype)
+    for r in range(k):
+        for column in range(m):
+            q = column // width
+            out[r * m + column] = sums[(q * (k + SPARE) + r) * width + column - q * width]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def pack_overlapping(matrix, rows, m):
+    """As `pack`, but the last vector holds the last columns, with zeros where the vector before has them too."""
+    chunks, _, width = chunking(m, matrix.itemsize)
+    size = VECTOR_BYTES // matrix.itemsize
+    out = np.zeros(chunks * rows * width, matrix.dtype)
+    tail = (m - 1) // size * size  # the first column of the last vector
+    for r in range(rows):
+        for column in range(m):
+            q = column // width
+            place = column - q * width + (size - (m - tail) if column >= tail else 0)
+            out[(q * rows + r) * width + place] = matrix[r * m + column]
+    return out
+
+
+@njit(nogil=True, cache=True)
+def gather(x, neighbors, weights, d, c, i0, i1, base, out):
+    """Write the patches of the vertices i0 to i1 - 1, each d c long, into `out`; x starts at `base`."""
+    at = np.uint64(0)  # unsigned: a signed index is tested for being negative at every use
+    one, two, step = np.uint64(1), np.uint64(2), np.uint64(c)
+    if c == 3 and weights.size:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row, w = np.uint64(base + np.int64(neighbors[e]) * 3), weights[e]
+            out[at] = w * x[row]
+            out[at + one] = w * x[row + one]
+            out[at + two] = w * x[row + two]
+            at += step
+    elif c == 3:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row = np.uint64(base + np.int64(neighbors[e]) * 3)
+            out[at] = x[row]
+            out[at + one] = x[row + one]
+            out[at + two] = x[row + two]
+            at += step
+    else:
+        for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
+            row = np.uint64(base + np.int64(neighbors[e]) * c)
+            w = weights[e] if weights.size else x.dtype.type(1)
+            for channel in range(step):
+                out[at + channel] = w * x[row + channel]
+            at += step
+
+
+@njit(nogil=True, cache=True)
+def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
+    """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m)."""
+    k, itemsize = d * c, x.itemsize
+    chunks, vectors, width = chunking(m, itemsize)
+    block, height = block_size(k), ROWS[vectors - 1]
+    blocks = (n + block - 1) // block
+    patches = np.zeros((block + SPARE) * k, x.dtype)
+    result = np.zeros((block + SPARE) * width, x.dtype)
+    for number in range(first, last):
+        batch = number // blocks
+        i0 = (number - batch * blocks) * block
+        count = min(n, i0 + block) - i0
+        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+        # A product is wider than m: it may spill into the next rows, which are written after it, but not into the next
+        # block or chunk. So enough of the last rows of a block take the way through `result`.
+        direct = max(0, count - width // m - 1) // height * height if chunks == 1 or m == chunks * width else 0
+        left = patches.ctypes.data + direct * k * itemsize
+        for q in range(chunks):
+            b = packed.ctypes.data + q * k * width * itemsize
+            out = (batch * n + i0) * m + q * width
+            product(x, direct, vectors, patches.ctypes.data, k, 1, b, width, y.ctypes.data + out * itemsize, m, k, 0)
+            product(x, count - direct, vectors, left, k, 1, b, width, result.ctypes.data, width, k, 0)
+            columns = min(width, m - q * width)
+            for i in range(count - direct):
+                row, source = np.uint64(out + (direct + i) * m), np.uint64(i * width)
+                for column in range(np.uint64(columns)):
+                    y[row + column] = result[source + column]
+
+
+@njit(nogil=True, cache=True)
+def backward(x, neighbors, weights, packed, g, n, d, c, m, first, last, low, signal, edge, filters):
+    """Compute those gradients whose arrays are not empty, so that a block of g is read from the memory once.
+
+    `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
+    `signal[j_l - low, :] += w_il q[i, l, :]`; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
+    `filters[k, :] += sum_i p_k(i, x) g[i, :]`, laid out as (chunks, k + SPARE, width).
+    """
+    k, itemsize = d * c, x.itemsize
+    _, _, width = chunking(m, itemsize)
+    chunks_k, _, width_k = chunking(k, itemsize)
+    block = block_size(k)
+    blocks = (n + block - 1) // block
+    left = np.zeros((block + SPARE) * m + width, x.dtype)
+    q = np.zeros((block + SPARE) * chunks_k * width_k, x.dtype)
+    patches = np.zeros((block + SPARE) * k + SPARE, x.dtype)
+    fill(signal, 0, signal.size)
+    for number in range(first, last):
+        batch = number // blocks
+        i0 = (number - batch * blocks) * block
+        count = min(n, i0 + block) - i0
+        row = (batch * n + i0) * m
+        rows = g.ctypes.data + row * itemsize
+        if row + (count + SPARE) * m + width > g.size:  # whole tiles would read beyond the end
+            for at in range(np.uint64(count * m)):
+                left[at] = g[np.uint64(row) + at]
+            rows = left.ctypes.data
+        if filters.size:
+            gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+            _filter_products(x, patches, rows, k, m, count, filters)
+        if signal.size or edge.size:
+            _pull(x, rows, packed, k, m, count, q)
+        if edge.size:
+            _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * n, edge)
+        if signal.size:
+            scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low, signal)
+
+
+@njit(nogil=True, cache=True)
+def _filter_products(x, patches, rows, k, m, count, out):
+    """Add `sum_i p_k(i, x) g[i, :]`; the columns beyond m, which belong to the next row of g, are not used."""
+    itemsize = x.itemsize
+    chunks, vectors, width = chunking(m, itemsize)
+    for q in range(chunks):
+        total = out.ctypes.data + q * (k + SPARE) * width * itemsize
+        for i in range(0, count, STRIP):
+            a, b = patches.ctypes.data + i * k * itemsize, rows + (i * m + q * width) * itemsize
+            product(x, k, vectors, a, 1, k, b, m, total, width, min(STRIP, count - i), 1)
+
+
+@njit(nogil=True, cache=True)
+def _pull(x, rows, packed, k, m, count, q):
+    """Write `q[i, :] = sum_m g[i, m] filters[:, m]`."""
+    itemsize = x.itemsize
+    chunks, vectors, width = chunking(k, itemsize)
+    for chunk in range(chunks):
+        b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
+        product(x, count, vectors, rows, m, 1, b, width, result, chunks * width, m, 0)
+
+
+@njit(nogil=True, cache=True)
+def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
+    for i in range(count):
+        for tap in range(d):
+            e = np.uint64((i0 + i) * d + tap)
+            row, at = np.uint64((base + np.int64(neighbors[e])) * c), np.uint64(i * stride + tap * c)
+            total = x.dtype.type(0)
+            for channel in range(np.uint64(c)):
+                total += x[row + channel] * q[at + channel]
+            out[np.uint64(base * d) + e] = total
+
+
+@njit(nogil=True, cache=True)
+def scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
+    """Add `w_il q[i, l, :]` to out[j_l - low, :] for `count` vertices from i0; the rows of q are `stride` apart."""
+    one, two = np.uint64(1), np.uint64(2)
+    for i in range(count):
+        for tap in range(d):
+            e = np.uint64((i0 + i) * d + tap)
+            w = weights[e] if weights.size else q.dtype.type(1)
+            row, at = np.uint64((np.int64(neighbors[e]) - low) * c), np.uint64(i * stride + tap * c)
+            if c == 3:
+                out[row] += w * q[at]
+                out[row + one] += w * q[at + one]
+                out[row + two] += w * q[at + two]
+            else:
+                for channel in range(np.uint64(c)):
+                    out[row + channel] += w * q[at + channel]
+
+
+@njit(nogil=True, cache=True)
+def span(neighbors, e0, e1):
+    """Find the smallest and the largest target of the edges e0 to e1 - 1."""
+    low, high = neighbors[e0], neighbors[e0]
+    for e in range(np.uint64(e0), np.uint64(e1)):
+        low, high = min(low, neighbors[e]), max(high, neighbors[e])
+    return np.int64(low), np.int64(high)
+
+
+@njit(nogil=True, cache=True)
+def add_spans(parts, offsets, lows, j0, j1, c, planes, out):
+    """Write to out[j, :], j0 <= j < j1, the sum of the parts that reach j, in their order.
+
+    A part has the channels of a vertex side by side, or, where `planes` is 1, all vertices of a channel.
+    """
+    fill(out, j0 * c, j1 * c)
+    for part in range(lows.size):
+        low, length = lows[part], (offsets[part + 1] - offsets[part]) // c
+        first, last = max(j0, low), min(j1, low + length)
+        if planes == 0:
+            shift = offsets[part] - low * c
+            for at in range(first * c, last * c):
+                out[np.uint64(at)] += parts[np.uint64(at + shift)]
+            continue
+        for channel in range(c):
+            shift = offsets[part] + channel * length - low
+            for j in range(first, last):
+                out[np.uint64(j * c + channel)] += parts[np.uint64(j + shift)]
+
+
+@njit(nogil=True, cache=True)
+def signal_gradient(g, weights, packed, start, edges, n, d, c, m, first, last, out):
+    """Add `sum_(edges (i, l) to j) w_il sum_m filters[l, :, m] g[i, m]` to out[j, :]; targets count over the batches.
+
+    `packed` are the filters (d c, m) by `pack_overlapping`, or, where m is shorter than a vector, plain as (d, m, c).
+    """
+    itemsize = g.itemsize
+    size = VECTOR_BYTES // itemsize
+    chunks, _, width = chunking(m, itemsize)
+    rows, taps, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, np.int64), np.ones(SEGMENT, g.dtype)
+    stride = c * width if m >= size else c * m
+    for target in range(first, last):
+        batch = target // n
+        j = target - batch * n
+        for s in range(start[j], start[j + 1], SEGMENT):
+            count = min(SEGMENT, start[j + 1] - s)
+            for t in range(count):
+                e = edges[s + t]
+                i = e // d
+                rows[t] = (batch * n + i) * m
+                taps[t] = (e - i * d) * stride
+                if weights.size:
+                    scales[t] = weights[e]
+            if m < size:
+                _signal_gradient_narrow(g, packed, rows, taps, scales, c, m, count, target * c, out)
+                continue
+            for q in range(chunks):
+                columns = min(width, m - q * width)
+                vectors = (columns + size - 1) // size
+                x, f = g.ctypes.data + q * width * itemsize, packed.ctypes.data + q * d * c * width * itemsize
+                for channel in range(0, c, MAX_OUTPUTS):
+                    place = out.ctypes.data + (target * c + channel) * itemsize
+                    dot_rows(
+                        g, min(MAX_OUTPUTS, c - channel), vectors, x, rows.ctypes.data, scales.ctypes.data,
+                        f + channel * width * itemsize, taps.ctypes.data, width, columns - size, place, count,
+                    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _signal_gradient_narrow(g, filters, rows, taps, scales, c, m, count, place, out):
+    for t in range(count):
+        for column in range(m):
+            value, tap = scales[t] * g[rows[t] + column], taps[t] + column * c
+            for channel in range(c):
+                out[place + channel] += value * filters[tap + channel]
+
+
+@njit(nogil=True, cache=True)
+def count_sort(targets, start, edges):
+    """Sort the edges 0, 1, ... by their targets, keeping their order: fill `start` (n + 1 zeros) and `edges`."""
+    for e in range(targets.size):
+        start[targets[e]] += 1
+    total = 0
+    for j in range(start.size):
+        total += start[j]
+        start[j] = total
+    for e in range(targets.size - 1, -1, -1):  # from the end of each target's place back to its start
+        j = targets[e]
+        start[j] -= 1
+        edges[start[j]] = e

@@ -1,0 +1,97 @@
+"""Weighted sums of rows and products of rows: the loops of the shared filter and of patch extraction.
+
+Arrays and names are those of `convolve`: flat arrays, x (b, n, c), edge `e = i d + l` from vertex i to its neighbour
+`j = neighbors[e]`. Each function does the vertices (or targets) `first` to `last - 1`, counted over the batches where
+it has an output for each; any cut gives the same numbers.
+"""
+# mypy: disable-error-code="no-untyped-def, call-arg"
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from glocal.kernels.cpu.convolve import SEGMENT, chunking, fill
+from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
+
+
+@njit(nogil=True, cache=True)
+def add_rows(x, rows, scales, count, c, place, out):
+    """Add `sum_t scales[t] x[rows[t] : rows[t] + c]` to `out[place : place + c]`."""
+    size = VECTOR_BYTES // x.itemsize
+    chunks, _, width = chunking(c, x.itemsize)
+    for q in range(chunks):
+        begin = q * width
+        columns = min(width, c - begin)
+        if columns >= size:
+            shift = begin * x.itemsize
+            sum_rows(
+                x, (columns + size - 1) // size, x.ctypes.data + shift, rows.ctypes.data, scales.ctypes.data,
+                columns - size, out.ctypes.data + place * x.itemsize + shift, count,
+            )  # fmt: skip
+            continue
+        for t in range(count):
+            for column in range(begin, c):
+                out[place + column] += scales[t] * x[rows[t] + column]
+
+
+@njit(nogil=True, cache=True)
+def shared_forward(x, neighbors, weights, taps, n, d, c, first, last, y):
+    """Write `y[i, :] = sum_l taps[l] w_il x[j_l, :]`."""
+    rows, scales = np.empty(d, np.int64), np.empty(d, x.dtype)
+    for vertex in range(first, last):
+        batch = vertex // n
+        e0 = (vertex - batch * n) * d
+        for tap in range(d):
+            rows[tap] = (batch * n + neighbors[e0 + tap]) * c
+            scales[tap] = taps[tap] * weights[e0 + tap] if weights.size else taps[tap]
+        fill(y, vertex * c, (vertex + 1) * c)
+        add_rows(x, rows, scales, d, c, vertex * c, y)
+
+
+@njit(nogil=True, cache=True)
+def gather_back(g, weights, taps, start, edges, n, d, c, first, last, out):
+    """Write `out[j, :] = sum_(edges e = (i, l) to j) w_e taps[l] g[i, :]`, or w_e g[e, :] where `taps` is empty."""
+    rows, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, g.dtype)
+    for target in range(first, last):
+        batch = target // n
+        j = target - batch * n
+        fill(out, target * c, (target + 1) * c)
+        for s in range(start[j], start[j + 1], SEGMENT):
+            count = min(SEGMENT, start[j + 1] - s)
+            for t in range(count):
+                e = np.int64(edges[s + t])
+                scale = weights[e] if weights.size else g.dtype.type(1)
+                if taps.size:
+                    i = e // d
+                    rows[t] = (batch * n + i) * c
+                    scales[t] = scale * taps[e - i * d]
+                else:
+                    rows[t] = (batch * n * d + e) * c
+                    scales[t] = scale
+            add_rows(g, rows, scales, count, c, target * c, out)
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def edge_products(x, g, neighbors, n, d, c, patches, first, last, out):
+    """Write `out[i, l] = sum over batches of <x[j_l, :], g[i, :]>`, or with g[i, l, :] where `patches` is 1."""
+    batches = x.size // (n * c)
+    for i in range(first, last):
+        for e in range(i * d, (i + 1) * d):
+            total = x.dtype.type(0)
+            for batch in range(batches):
+                row = np.uint64((batch * n + neighbors[e]) * c)
+                other = np.uint64((batch * n * d + e) * c if patches else (batch * n + i) * c)
+                for column in range(np.uint64(c)):
+                    total += x[row + column] * g[other + column]
+            out[e] = total
+
+
+@njit(nogil=True, cache=True)
+def tap_sums(products, weights, d, first, last, out):
+    """Write `out[l] = sum_(first <= i < last) w_il products[i, l]`."""
+    fill(out, 0, d)
+    for i in range(first, last):
+        for tap in range(d):
+            e = i * d + tap
+            out[tap] += products[e] * weights[e] if weights.size else products[e]

@@ -1,0 +1,1 @@
+"""Optimisation: L-BFGS, its history on a GPU, objectives, coarse to fine."""

@@ -1,0 +1,47 @@
+"""The photographs, the painting and the sentence that come with the package (authors and licences: NOTICE)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from glocal.files.images.image_file import read_image
+from glocal.files.images.picture import to_depth
+from glocal.paper.blocks import Array
+
+FOLDER = Path(__file__).parent / "samples"
+PHOTOS = ("bridge", "citrus", "meadow", "mountains", "sunset", "temple")
+PAINTING = "van_gogh_auvers"
+SPEECH = FOLDER / "speech.wav"
+
+
+def photo(name: str, size: int) -> Array:
+    """The middle square of a shipped picture, `size` pixels wide: uint8 (size, size, 3)."""
+    return square(FOLDER / f"{name}.jpg", size)
+
+
+def square(path: Path, size: int) -> Array:
+    """The middle square of a picture file, `size` pixels wide: uint8 (size, size, 3).
+
+    Raises:
+        InputError: The file cannot be read.
+
+    Example:
+        >>> square(FOLDER / "bridge.jpg", 32).shape
+        (32, 32, 3)
+    """
+    pixels = to_depth(read_image(path).pixels, "8")
+    if pixels.shape[2] == 1:
+        pixels = np.repeat(pixels, 3, axis=2)
+    height, width = pixels.shape[:2]
+    side = min(height, width)
+    top, left = (height - side) // 2, (width - side) // 2
+    return resized(pixels[top : top + side, left : left + side], size)
+
+
+def resized(pixels: Array, size: int) -> Array:
+    """A picture scaled to `size` x `size`, smoothed as it shrinks."""
+    from PIL import Image
+
+    return np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.LANCZOS))

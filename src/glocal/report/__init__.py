@@ -1,1 +1,0 @@
-"""The paper, run again: every figure and table on one page. `glocal.report.reproduce` writes it."""

@@ -1,0 +1,1 @@
+"""Training: the loop that every network of glocal shares."""

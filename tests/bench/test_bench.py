@@ -1,0 +1,144 @@
+"""The benchmarks run at tiny sizes, tell what is missing, and their tables are generated."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from glocal.bench import conv, cuda, graph, memory, style, timing
+from glocal.bench.options import BenchOptions
+
+ROOT = Path(__file__).parents[2]
+QUICK = BenchOptions(quick=True)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """The script that writes tables, which is not part of the package."""
+    spec = importlib.util.spec_from_file_location("bench_table", ROOT / "benchmarks" / "table.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def without(monkeypatch, *names: str) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name in names else found(name, *rest))
+
+
+def signals() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    make = torch.Generator().manual_seed(0)
+    return (torch.rand(size, generator=make) for size in ((16, 16, 3), (16, 16, 1), (200,)))
+
+
+def test_conv_measures_every_work_beside_its_peer():
+    lab, _, _ = signals()
+    rows = conv.run(100 * lab, QUICK)
+    assert len({row.work for row in rows}) == 7
+    for row in rows:
+        assert row.ours > 0
+        if row.theirs is not None:
+            assert row.ratio == pytest.approx(row.theirs / row.ours)
+            assert float(row.note.removeprefix("gradients differ by ")) < 1e-4
+        else:
+            assert row.note.startswith("not installed")
+
+
+def test_a_missing_peer_is_listed_as_missing(monkeypatch):
+    without(monkeypatch, "torch_geometric", "scipy", "faiss")
+    lab, gray, speech = signals()
+    rows = graph.run(100 * lab, gray, speech, QUICK)
+    assert [row.peer for row in rows] == [graph.TREE, graph.FLAT, graph.FLAT]
+    assert all(row.theirs is None and row.ratio is None and "pip install" in row.note for row in rows)
+    assert timing.text(rows).count("missing") == 3
+    missing = [row for row in conv.run(100 * lab, QUICK) if row.theirs is None]
+    assert [row.peer for row in missing] == [conv.GEOMETRIC] * 3
+
+
+def test_graph_agrees_with_the_tree():
+    lab, gray, speech = signals()
+    style = graph.run(100 * lab, gray, speech, QUICK)[0]
+    assert style.theirs is not None
+    assert float(style.note.removeprefix("distances differ by ")) < 1e-5
+
+
+def test_geometric_layer_equals_indexing():
+    g = conv.local_graph(30, 4, reach=5)
+    x, filters = torch.randn(30, 3), torch.randn(4, 3, 6)
+    expected = conv.indexing(x, g.neighbors.long(), g.weights, filters)
+    torch.testing.assert_close(conv.geometric_layer(g)(x, g.weights, filters), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_interleave_takes_turns_and_warms_up():
+    seen: list[str] = []
+    times = timing.interleave({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}, repeats=2, warmup=1)
+    assert seen == ["a", "b", "a", "b", "a", "b"]
+    assert set(times) == {"a", "b"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+def test_memory_counts_what_the_work_adds_and_nothing_else():
+    held = torch.ones(1 << 20)
+
+    def prepare(small: bool):
+        size = 1 if small else 16 << 20  # 64 MiB of float32: so much never comes out of memory that was kept
+        return lambda: torch.ones(size).sum() + held.sum()
+
+    assert 60 < memory.measure(prepare) < 80
+
+
+def test_a_failed_measurement_says_why():
+    with pytest.raises(memory.MeasureError, match=r"bench: the process that measures 'nothing' failed: KeyError"):
+        memory.peak_mib("nothing")
+
+
+def test_tables_are_written_between_their_marks(table, tmp_path):
+    rows = [timing.Row("sort", "list", "s", 0.5, 2.0, 4.0, 3.0), timing.Row("sort", "none", "s", 0.5, None, None, None)]
+    timing.write_json(tmp_path / "demo.json", timing.document("demo", rows))
+    text = "before\n<!-- bench:demo -->\nold\n<!-- /bench -->\nafter\n"
+    new = table.filled(text, tmp_path)
+    assert "| sort | list | 500 ms | 2.00 s | 4.0x | 3x |" in new
+    assert "| sort | none | 500 ms | missing |  |  |" in new
+    assert "old" not in new
+    assert new.startswith("before\n")
+    assert new.endswith("after\n")
+    assert table.filled(new, tmp_path) == new
+    assert "Not measured yet" in table.filled(text.replace("demo", "other"), tmp_path)
+
+
+def test_the_tables_in_the_documentation_are_those_of_the_results(table):
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert table.main(["--check", *map(str, files)]) == 0
+
+
+def test_the_document_names_the_machine():
+    kept = json.loads(json.dumps(timing.document("demo", [])))
+    assert kept["machine"]["cores"] >= 1
+    assert kept["machine"]["versions"]["torch"] == torch.__version__
+
+
+def test_cuda_measures_graph_and_whole_runs():
+    """On the CPU, since the GPU's work is what a GPU is needed for; the measuring is the same."""
+    make = torch.Generator().manual_seed(0)
+    pairs = [tuple(100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))]
+    rows = cuda.run(pairs, QUICK, device="cpu")
+    assert [row.work.split(",")[0] for row in rows] == ["exact style graph 32x32", "style transfer 32x32"]
+    for row in rows:
+        assert row.ratio == pytest.approx(row.theirs / row.ours)
+
+
+def test_style_measures_the_whole_run_and_its_phases():
+    make = torch.Generator().manual_seed(0)
+    photo, painting = (100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))
+    rows = style.run(photo, painting, QUICK)
+    assert [row.target for row in rows] == [8, None, None]
+    for row in rows:
+        assert row.ratio == pytest.approx(row.theirs / row.ours)
+    assert "at levels 32" in rows[0].note
+    assert "L-BFGS and line search" in rows[2].note
+    assert rows[1].ours + rows[2].ours <= rows[0].ours

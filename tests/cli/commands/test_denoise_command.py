@@ -1,0 +1,169 @@
+"""`glocal denoise`, `glocal train image` and `glocal eval image` through real files: results, exit codes and texts."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.cli.main import run
+from glocal.files.images.image_file import read_image, read_recipe
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    y, x = np.mgrid[:40, :48]
+    clean = 128 + 60 * np.sin(x / 7)[..., None] * np.cos(y / 9)[..., None] * [1, 0.9, 0.8]
+    noisy = np.clip(clean + np.random.default_rng(0).normal(0, 25, clean.shape), 0, 255).astype(np.uint8)
+    Image.fromarray(noisy).save(tmp_path / "photo.png")
+    Image.fromarray(noisy[..., 0]).save(tmp_path / "gray.png")
+    np.save(tmp_path / "clean.npy", clean)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def error(name):
+    found = np.asarray(Image.open(name)).astype(float)
+    return float(np.abs(found - np.load("clean.npy")).mean())
+
+
+def test_denoise_writes_a_better_picture_and_says_the_noise(folder, capsys):
+    assert run(["denoise", "photo.png", "-o", "out.png", "--sigma", "25/255"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "out.png\n"
+    assert "sigma 0.0980 (25.0 of 255, given)" in said.err
+    assert error("out.png") < 0.4 * error("photo.png")
+    assert read_recipe("out.png")["options"]["model"] == "wide"
+
+
+def test_auto_sigma_residual_and_json(folder, capsys):
+    arguments = ["denoise", "photo.png", "-o", "out.png", "--sigma", "auto", "--residual", "noise.png", "--json"]
+    assert run([*arguments, "--model", "nonlocal", "--strength", "0.5"]) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    told = told["files"][0] if "files" in told else told
+    assert "estimated)" in said.err
+    text = said.out
+    assert '"estimated": true' in text
+    assert abs(np.asarray(Image.open("noise.png")).mean() - 127.5) < 6
+    assert 0.4 * error("photo.png") < error("out.png") < 0.8 * error("photo.png")
+
+
+def test_sixteen_bit_alpha_palette_and_cmyk(folder):
+    rng = np.random.default_rng(1)
+    pixels = rng.integers(20000, 40000, (24, 24, 4), np.uint16)
+    from glocal.files.images.image_file import write_image
+    from glocal.files.images.picture import Picture
+
+    write_image("deep.png", Picture(pixels[..., :3], alpha=pixels[..., 3]))
+    assert run(["denoise", "deep.png", "-o", "deep_out.png", "--sigma", "0.1"]) == 0
+    found = read_image("deep_out.png")
+    assert found.pixels.dtype == np.uint16
+    assert np.array_equal(found.alpha, pixels[..., 3])
+    assert found.pixels.std() < 0.7 * pixels[..., :3].std()
+    Image.open("photo.png").quantize(64).save("palette.png")
+    assert run(["denoise", "palette.png", "-o", "palette_out.png", "--sigma", "0.1"]) == 0
+    assert error("palette_out.png") < error("photo.png")
+    Image.open("photo.png").convert("CMYK").save("print.jpg")
+    assert run(["denoise", "print.jpg", "-o", "print_out.png", "--sigma", "0.1"]) == 0
+    assert read_image("print_out.png").pixels.shape == (40, 48, 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["photo.png", "--sigma", "0"], 2, "`sigma` (=0.0) must be positive"),
+        (["photo.png", "--sigma", "-0.1"], 2, "must be positive"),
+        (["photo.png", "--sigma", "loud"], 2, "is not a noise level"),
+        (["photo.png", "--model", "huge"], 2, "is unknown. Try: choose one of local, nonlocal, wide"),
+        (["photo.png", "--model", "gone.safetensors"], 6, "no such file"),
+        (["missing.png"], 3, "missing.png"),
+        (["photo.png", "gray.png", "--residual", "r.png"], 2, "belongs to one photo"),
+    ],
+)
+def test_wrong_calls(folder, capsys, arguments, code, text):
+    assert run(["denoise", *arguments]) == code
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert text in said
+    assert "Traceback" not in said
+
+
+def test_five_by_five_and_damaged_weights(folder, capsys, monkeypatch):
+    Image.new("RGB", (5, 5)).save("tiny.png")
+    assert run(["denoise", "tiny.png"]) == 3
+    assert "smaller than 8 x 8" in capsys.readouterr().err
+    import shutil
+
+    from glocal.apps.denoise import models
+
+    shutil.copytree(models.SHIPPED, folder / "models")
+    for path in (folder / "models").glob("image-*.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+    monkeypatch.setattr("glocal.apps.denoise.image.denoise.__kwdefaults__", {
+        **__import__("glocal").denoise.__kwdefaults__, "models": folder / "models"})  # fmt: skip
+    assert run(["denoise", "photo.png", "--sigma", "0.1"]) == 6
+    assert "is damaged" in capsys.readouterr().err
+
+
+@pytest.fixture
+def photos(folder):
+    (folder / "photos").mkdir()
+    for k in range(5):
+        y, x = np.mgrid[:30, :34]
+        pixels = 128 + 70 * np.sin(x / (3 + k)) * np.cos(y / (2 + k))
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / "photos" / f"{k}.png")
+    (folder / "photos" / "bad.jpg").write_bytes(b"\xff\xd8 no")
+    return folder / "photos"
+
+
+def test_train_continue_evaluate_and_use(photos, capsys):
+    split = ["--test", "1", "--validation", "1"]
+    train = [
+        "train",
+        "image",
+        "photos",
+        "-o",
+        "run",
+        "--recipe",
+        "nonlocal",
+        "--epochs",
+        "1",
+        "--device",
+        "cpu",
+        *split,
+    ]
+    assert run([*train, "--json"]) == 0
+    said = capsys.readouterr()
+    told = json.loads(said.out)
+    assert told["photos"] == {"train": 3, "validation": 1, "test": 1}
+    assert told["skipped"] == 1
+    assert "bad.jpg" in said.err
+    assert "1 file(s) could not be read and were skipped" in said.err
+    assert run(train) == 0  # finished: nothing left to do
+    assert capsys.readouterr().out.strip() == told["weights"]
+    assert run(["eval", "image", "photos", "--runs", "run", "--json", *split]) == 0
+    methods = {row["method"]: row["mean"] for row in json.loads(capsys.readouterr().out)["methods"]}
+    assert set(methods) == {"noisy", "Haar, orthonormal", "Haar, stationary", "nonlocal"}
+    assert run(["eval", "image", "photos", "--sigma", "25/255", *split]) == 0
+    text = capsys.readouterr().out
+    assert all(name in text for name in ("noisy", "local", "nonlocal", "wide"))
+    assert run(["denoise", "gray.png", "-o", "g.png", "--sigma", "0.1", "--model", told["weights"]]) == 0
+
+
+def test_train_messages(photos, capsys):
+    assert run(["train", "image", "photos", "-o", "run", "--validation", "50"]) == 3
+    assert "Try: use more photos or smaller parts" in capsys.readouterr().err
+    assert run(["train", "image", "nowhere", "-o", "run"]) == 3
+    assert run(["train", "image", "photos", "-o", "run", "--recipe", "deep"]) == 2
+    assert run(["train", "image", "photos", "-o", "run", "--sigma", "auto"]) == 2
+
+
+def test_help_does_not_import_torch():
+    code = (
+        "import sys; from glocal.cli.main import run; run(['denoise', '--help']); run(['train', 'image', '--help']); "
+    )
+    code += "run(['eval', 'image', '--help']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

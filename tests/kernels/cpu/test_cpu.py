@@ -1,0 +1,367 @@
+"""The CPU backend equals the reference, forward and backward, and gives the same bits on any number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from glocal.graphs.grid import grid_graph
+from glocal.graphs.patch import patch_graph
+from glocal.kernels import reference
+from glocal.kernels.cpu import convolve, launch, threads
+from glocal.kernels.cpu import operations as cpu
+from glocal.kernels.cpu.threads import share
+
+OPS = ("graph_conv", "shared_conv", "extract")
+
+
+def inputs(op: str, n: int, d: int, c: int, m: int, *, batch: int = 1, weighted: bool = True, dtype=torch.float64):
+    """x, neighbors, weights, then the filter of the operation, if it has one. Neighbours repeat, some are never met."""
+    make = torch.Generator().manual_seed(n * 1000 + d * 100 + c * 10 + m)
+    x = torch.randn(batch, n, c, dtype=dtype, generator=make)
+    neighbors = torch.randint(0, max(1, n - 2), (n, d), dtype=torch.int32, generator=make)
+    weights = torch.rand(n, d, dtype=dtype, generator=make) if weighted else None
+    filters = {"graph_conv": (d, c, m), "shared_conv": (d,)}.get(op)
+    rest = () if filters is None else (torch.randn(filters, dtype=dtype, generator=make),)
+    return x, neighbors, weights, *rest
+
+
+def both(op: str, args: tuple) -> Iterator[list[Tensor]]:
+    """The result and all gradients, by the CPU backend and by the reference."""
+    for module in (cpu, reference):
+        leaves = [a.clone().requires_grad_() if a is not None and a.is_floating_point() else a for a in args]
+        extra = (cpu.reverse(args[1]),) if module is cpu else ()
+        y = getattr(module, op)(*leaves, *extra)
+        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)))
+        yield [y.detach(), *(a.grad for a in leaves if a is not None and a.requires_grad)]
+
+
+# n, d, c, m: one vertex; every vertex a neighbour; less than a vector; many vectors; several blocks and chunks
+SHAPES = [
+    (1, 1, 1, 1),
+    (5, 5, 2, 3),
+    (50, 9, 1, 18),
+    (300, 25, 3, 50),
+    (130, 5, 10, 10),
+    (40, 3, 18, 130),
+    (700, 4, 70, 9),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_the_reference_forward_and_backward(op, shape, weighted, dtype):
+    ours, theirs = both(op, inputs(op, *shape, batch=2, weighted=weighted, dtype=dtype))
+    assert len(ours) == len(theirs)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for a, b in zip(ours, theirs):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * max(1.0, b.abs().max().item()))
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (6, 6, 2, 3), (9, 4, 5, 12)], ids=str)
+def test_gradcheck_for_every_input(op, shape):
+    x, neighbors, weights, *rest = inputs(op, *shape, batch=2)
+    reverse = cpu.reverse(neighbors)
+    leaves = [a.requires_grad_() for a in (x, weights, *rest)]
+    function = getattr(cpu, op)
+    assert torch.autograd.gradcheck(lambda x, w, *rest: function(x, neighbors, w, *rest, reverse), leaves)
+
+
+@pytest.mark.parametrize("m", [3, 50])
+def test_gather_over_the_reversed_graph_equals_the_sum_of_copies(m):
+    x, neighbors, weights, filters = inputs("graph_conv", 400, 7, 5, m)
+    g = torch.randn(1, 400, m, dtype=x.dtype)
+    reverse = cpu.reverse(neighbors)
+    copies, _, _ = launch.backward(x, neighbors, weights, filters, reverse, g, (True, False, False))
+    gathered = launch.signal_gradient(x, weights, filters, reverse, g)
+    torch.testing.assert_close(copies, gathered, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("small", [0, 3000])  # room for no copy of the filters' gradient, and for two of them
+def test_gradients_of_filters_too_large_for_a_copy_in_every_part(monkeypatch, small):
+    monkeypatch.setattr(launch, "SMALL", small)
+    ours, theirs = both("graph_conv", inputs("graph_conv", 2500, 7, 5, 12, batch=2))
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12 * b.abs().max().item())
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_the_backward_pass_is_the_adjoint(op):
+    x, neighbors, weights, *rest = inputs(op, 200, 9, 6, 20)
+    x.requires_grad_()
+    y = getattr(cpu, op)(x, neighbors, weights, *rest, cpu.reverse(neighbors))
+    v = torch.randn_like(y)
+    (back,) = torch.autograd.grad(y, x, v)
+    torch.testing.assert_close((y * v).sum(), (x * back).sum(), rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_same_bits_on_any_number_of_threads(op):
+    args = inputs(op, 3000, 9, 3, 20, batch=2, dtype=torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 3):
+            torch.set_num_threads(threads)
+            results.append(next(both(op, args)))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+
+
+def test_only_the_gradients_that_are_needed_are_computed():
+    x, neighbors, weights, filters = inputs("graph_conv", 30, 4, 3, 9)
+    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
+    grads = y.grad_fn.apply(torch.ones_like(y))
+    assert [g is not None for g in grads] == [True, False, False, False, False, False]
+
+
+def test_vertices_without_in_edges_get_a_zero_gradient():
+    neighbors = torch.zeros(10, 3, dtype=torch.int32)
+    for op in OPS:
+        x, _, weights, *rest = inputs(op, 10, 3, 9, 4)
+        y = getattr(cpu, op)(x.requires_grad_(), neighbors, weights, *rest, cpu.reverse(neighbors))
+        (g,) = torch.autograd.grad(y.sum(), x)
+        assert torch.equal(g[:, 1:], torch.zeros(1, 9, 9, dtype=x.dtype))
+        assert g[:, 0].abs().min() > 0
+
+
+def test_a_hub_with_more_in_edges_than_a_segment():
+    neighbors = torch.zeros(500, 3, dtype=torch.int32)
+    x, _, weights, taps = inputs("shared_conv", 500, 3, 18, 1)
+    ours, theirs = both("shared_conv", (x, neighbors, weights, taps))
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_a_signal_that_is_not_contiguous():
+    x, neighbors, weights, filters = inputs("graph_conv", 64, 5, 4, 9)
+    reverse = cpu.reverse(neighbors)
+    wide = torch.stack([x, x + 1], dim=-1)[..., 0]
+    assert not wide.is_contiguous()
+    assert torch.equal(
+        cpu.graph_conv(wide, neighbors, weights, filters, reverse),
+        cpu.graph_conv(x, neighbors, weights, filters, reverse),
+    )
+
+
+@pytest.mark.parametrize("n", [1, 7, 13, 109, 120, 133, 240])
+@pytest.mark.parametrize("m", [1, 2, 7, 8, 9, 50, 64, 70])
+def test_nothing_is_written_beyond_the_result(n, m):
+    x, neighbors, _, filters = inputs("graph_conv", n, 3, 2, m, dtype=torch.float32)
+    flat = [a.reshape(-1).numpy() for a in (x, neighbors, filters)]
+    guarded = torch.full((n * m + 64,), -7.0)
+    none = flat[0][:0]
+    blocks = -(-n // convolve.block_size(6))
+    for block in reversed(range(blocks)):  # a spill into the next block would not be written over
+        packed = convolve.pack(flat[2], 6, m)
+        convolve.forward(flat[0], flat[1], none, packed, n, 3, 2, m, block, block + 1, guarded.numpy())
+    assert torch.equal(guarded[n * m :], torch.full((64,), -7.0))
+    expected = reference.graph_conv(x, neighbors, None, filters)
+    torch.testing.assert_close(guarded[: n * m].view(1, n, m), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_second_derivative_is_refused():
+    x, neighbors, weights, filters = inputs("graph_conv", 8, 3, 2, 4)
+    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
+    (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 7), (1000, 5)])
+def test_reverse_equals_the_reference(n, d):
+    neighbors = torch.randint(0, n, (n, d), dtype=torch.int32, generator=torch.Generator().manual_seed(n))
+    (start, edges), (expected_start, expected_edges) = cpu.reverse(neighbors), reference.reverse(neighbors)
+    assert start.dtype == torch.int64
+    assert edges.dtype == torch.int32
+    assert torch.equal(start, expected_start)
+    assert torch.equal(edges.long(), expected_edges)
+
+
+def gram_inputs(n: int, d: int, c: int, m: int, dtype=torch.float64):
+    x, neighbors, weights, filters = inputs("graph_conv", n, d, c, m, dtype=dtype)
+    bias = torch.randn(m, dtype=dtype, generator=torch.Generator().manual_seed(m))
+    return x[0], neighbors, weights, filters, bias
+
+
+def gram_and_gradient(module, x, neighbors, weights, filters, bias):
+    x = x.clone().requires_grad_()
+    total = module.gram(x, neighbors, weights, filters, bias, cpu.reverse(neighbors))
+    side = torch.randn(total.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
+    (g,) = torch.autograd.grad(total, x, side)
+    again, back = module.gram_pullback(x.detach(), neighbors, weights, filters, bias)
+    assert torch.equal(again.to(x.dtype), total)
+    assert torch.equal(back(side), g)
+    return total.detach(), g
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gram_equals_the_reference(shape, dtype):
+    args = gram_inputs(*shape, dtype=dtype)
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-12
+    for ours, theirs in zip(gram_and_gradient(cpu, *args), gram_and_gradient(reference, *args)):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance * max(1.0, theirs.abs().max().item()))
+
+
+@pytest.mark.parametrize("module", [cpu, reference])
+def test_float64_decides_which_side_of_a_kink_a_map_lies_on(module):
+    """Map 0 is x_0 - x_1, some 1e-9 above or below 0 where float32 sees 0; map 1 is 1. Their product has slope x_0 - x_1."""
+    away = 1e-9 * torch.tensor([1.0, -1.0, 3.0, -0.01], dtype=torch.float64)
+    x = torch.stack([0.7 + away, torch.full_like(away, 0.7)], 1).reshape(-1, 1)
+    neighbors = torch.arange(8, dtype=torch.int32).view(4, 2).repeat_interleave(2, 0)
+    filters = torch.tensor([[[1.0, 0.0]], [[-1.0, 0.0]]])
+    total, back = module.gram_pullback(x, neighbors, torch.ones(8, 2), filters, torch.tensor([0.0, 1.0]))
+    torch.testing.assert_close(total[1, 1], torch.tensor(8.0, dtype=torch.float64))
+    gradient = back(torch.tensor([[0.0, 1.0], [0.0, 0.0]])).view(4, 2)
+    assert gradient.dtype == torch.float32
+    assert gradient.tolist() == [[2.0, -2.0], [0.0, 0.0], [2.0, -2.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(("local", "scale"), [(False, 1.0), (True, 1.0), (False, 1e4)])
+def test_float64_signals_with_float32_filters(local, scale):
+    """No map is on the wrong side of 0, so the gradient is within rounding of that in float64 at every vertex."""
+    n, d, c, m = 3000, 9, 3, 50
+    x, neighbors, weights, filters, bias = gram_inputs(n, d, c, m)
+    weights = weights * scale
+    if local:
+        neighbors, weights = grid_graph((50, 60), size=3).neighbors, None
+    narrow = None if weights is None else weights.float()
+    wide, filters = None if narrow is None else narrow.double(), filters.float().double()
+    # Map r of vertex r is 0 but for the rounding of its bias to float32; without a second look half of them come out wrong.
+    bias = -reference.graph_conv(x.unsqueeze(0), neighbors, wide, filters)[0].diagonal()[:m].float()
+    side = torch.randn(m, m, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    total, back = cpu.gram_pullback(x, neighbors, narrow, filters.float(), bias)
+    expected, slope = reference.gram_pullback(x, neighbors, wide, filters, bias.double())
+    torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
+    gradient, right = back(side), slope(side)
+    assert gradient.dtype == torch.float32
+    torch.testing.assert_close(gradient.double(), right, rtol=0, atol=3e-6 * float(right.abs().max()))
+
+
+def test_gram_with_a_bias_of_another_precision():
+    x, neighbors, weights, filters, bias = gram_inputs(30, 4, 3, 9, dtype=torch.float32)
+    expected = cpu.gram(x, neighbors, weights, filters, bias)
+    assert torch.equal(cpu.gram(x, neighbors, weights, filters, bias.double()), expected)
+
+
+def test_gram_without_weights_and_with_gradients_for_all():
+    x, neighbors, _, filters, bias = gram_inputs(30, 4, 3, 9)
+    for ours, theirs in zip(*(gram_and_gradient(m, x, neighbors, None, filters, bias) for m in (cpu, reference))):
+        torch.testing.assert_close(ours, theirs)
+    leaves = [a.requires_grad_() for a in (x, filters, bias)]
+    reverse = cpu.reverse(neighbors)
+    assert torch.autograd.gradcheck(lambda x, f, b: cpu.gram(x, neighbors, None, f, b, reverse), leaves)
+
+
+def test_gram_gradcheck():
+    x, neighbors, weights, filters, bias = gram_inputs(9, 4, 2, 10)
+    reverse = cpu.reverse(neighbors)
+    function = lambda x: cpu.gram(x, neighbors, weights, filters, bias, reverse)  # noqa: E731
+    assert torch.autograd.gradcheck(function, x.requires_grad_())
+
+
+def test_gram_gives_the_same_bits_on_any_number_of_threads():
+    args = gram_inputs(3000, 9, 3, 20, dtype=torch.float32)
+    before, results = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 3):
+            torch.set_num_threads(threads)
+            results.append(gram_and_gradient(cpu, *args))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other))
+
+
+def test_gram_with_few_parts_where_copies_would_be_large(monkeypatch):
+    args = gram_inputs(3000, 9, 3, 20)
+    expected = gram_and_gradient(reference, *args)[1]
+    monkeypatch.setattr(launch, "SMALL", 0)
+    torch.testing.assert_close(gram_and_gradient(cpu, *args)[1], expected)
+
+
+def test_an_error_in_a_part_reaches_the_caller():
+    def work(part: int) -> None:
+        if part == 3:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        share(8, work)
+
+
+def test_overflow_is_a_result_not_a_warning(recwarn):
+    n = 20_000  # many parts, each of them finite, whose sum is not
+    neighbors = torch.zeros(n, 3, dtype=torch.int32)
+    filters, bias = torch.ones(3, 1, 4), torch.zeros(4)
+    huge = torch.full((n, 1), (4 * torch.finfo(torch.float32).max / n) ** 0.5 / 3)
+    gram = cpu.gram(huge, neighbors, None, filters, bias, cpu.reverse(neighbors))
+    assert torch.isinf(gram).all()
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 7, 3), (9, 1, 3), (33, 17, 3), (5, 4, 2), (700, 900, 1)], ids=str)
+def test_variation_equals_the_reference(shape):
+    image = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).round(decimals=1)  # with equal neighbours
+    for dtype in (torch.float32, torch.float64):
+        images = [image.to(dtype).requires_grad_() for _ in range(2)]
+        value, expected = cpu.variation(images[0]), reference.variation(images[1])
+        (slope,), (expected_slope,) = (torch.autograd.grad(3 * v, i) for v, i in zip((value, expected), images))
+        torch.testing.assert_close(value, expected, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
+        assert torch.equal(slope, expected_slope)
+        for module in (cpu, reference):
+            again, alone = module.variation_slope(image.to(dtype))
+            assert torch.equal(again, module.variation(image.to(dtype)))
+            assert torch.equal(3 * alone, expected_slope)
+        assert value.dtype == slope.dtype == dtype
+
+
+def test_a_pool_larger_than_the_threads_of_a_call(monkeypatch):
+    monkeypatch.setattr(threads, "_pool", None)
+    monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
+    before = torch.get_num_threads()
+    image = torch.rand(48, 48, 1, generator=torch.Generator().manual_seed(0))
+    try:
+        torch.set_num_threads(8)
+        first = patch_graph(image, k=5, patch=3)
+        torch.set_num_threads(2)
+        for _ in range(12):
+            assert torch.equal(patch_graph(image, k=5, patch=3).neighbors, first.neighbors)
+    finally:
+        torch.set_num_threads(before)
+        threads._workers().shutdown()
+
+
+@pytest.mark.parametrize("side", [32, 64])
+def test_no_result_depends_on_addresses(side):
+    """A loop that is compiled for arrays that may overlap and for those that do not must give one sum."""
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(60):
+        image = torch.randn(side, side, 3, generator=generator)
+        found = set()
+        for offset in range(8):
+            room = torch.empty(image.numel() + 8)[offset : offset + image.numel()]
+            found.add(float(cpu.variation(room.copy_(image.view(-1)).view(image.shape))))
+        assert len(found) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [1, 1000, 40_001])
+def test_products_and_combinations_of_long_vectors(n, dtype):
+    vectors = torch.randn(7, n, dtype=dtype, generator=torch.Generator().manual_seed(n))
+    tolerance = {"rtol": 1e-4, "atol": 1e-3} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-10}
+    found = cpu.products(vectors, [6, 2])
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, reference.products(vectors, [6, 2]), **tolerance)
+    factors = torch.tensor([0.5, -1, 0, 2, 0, 0, 1e-3], dtype=torch.float64)
+    total = cpu.combine(factors, vectors)
+    assert total.dtype == dtype
+    torch.testing.assert_close(total, reference.combine(factors, vectors), **tolerance)

@@ -1,0 +1,232 @@
+"""The GPU's kernels equal the reference. Where there is no GPU, Triton's interpreter runs them on the CPU (conftest.py)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.apps.style import solve
+from glocal.apps.style.options import style_options
+from glocal.apps.style.transfer import stylize
+from glocal.errors import DeviceError
+from glocal.graphs.patch import pad_planes, patch_graph
+from glocal.kernels import reference, select
+from glocal.optim.lbfgs import History, lbfgs
+
+pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
+from glocal.kernels.cuda import neighbors as cuda_neighbors
+from glocal.kernels.cuda import operations as cuda
+from glocal.optim import cuda_history as optimize_cuda
+from glocal.optim.cuda_history import DeviceHistory
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+gpu = pytest.mark.skipif(DEVICE == "cpu", reason="there is no GPU here")
+
+
+# h, w, c, patch, k, coords, radius
+SEARCHES = [
+    (6, 7, 3, (3, 3), 5, 1.0, None),
+    (4, 5, 1, (3, 3), 4, 0.0, None),
+    (5, 4, 2, (3, 3), 3, 0.5, 2),
+    (1, 9, 1, (1, 5), 3, 0.0, None),
+    (3, 4, 1, (7, 7), 4, 0.2, None),
+    (3, 4, 2, (5, 5), 9, 0.3, None),
+    (4, 4, 3, (1, 1), 1, 1.0, None),
+    (3, 4, 1, (3, 3), np.int64(4), 1e-10, None),
+    (3, 4, 1, (1, 1), 4, 1e6, None),
+    (3, 5, 1, (1, 1), 3, 0.0, np.int64(2)),
+    (3, 3, 1, (1, 1), 4, 0.0, 2**31 - 1),
+]
+
+
+@pytest.mark.parametrize(("h", "w", "c", "patch", "k", "coords", "radius"), SEARCHES, ids=str)
+def test_the_search_equals_the_reference_to_the_bit(h, w, c, patch, k, coords, radius):
+    """Few different values, so that many distances are equal."""
+    image = torch.randint(0, 4, (h, w, c), generator=torch.Generator().manual_seed(5)).float() * 0.7
+    planes = pad_planes(image, patch)
+    found, d2 = cuda_neighbors.patch_neighbors(planes.to(DEVICE), k, patch, coords, radius)
+    neighbors, expected = reference.patch_neighbors(planes, int(k), patch, coords, radius)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(d2.cpu(), expected)
+
+
+@gpu
+def test_long_signals_on_a_gpu():
+    """Squares of distances above 46340 are larger than what 32 bits hold."""
+    signal = torch.rand(70_000, generator=torch.Generator().manual_seed(0))
+    for coords in (0.0, 1e-4):
+        found = patch_graph(signal.cuda(), k=3, patch=5, coords=coords)
+        assert torch.equal(found.neighbors.cpu(), patch_graph(signal, k=3, patch=5, coords=coords).neighbors)
+
+
+def test_patches_too_large_for_the_kernel_are_searched_all_the_same():
+    planes = pad_planes(torch.rand(4, 5, 1, generator=torch.Generator().manual_seed(0)), (9, 9))
+    found, _ = cuda_neighbors.patch_neighbors(planes.to(DEVICE), 3, (9, 9), 0.0, None)
+    assert torch.equal(found.cpu(), reference.patch_neighbors(planes, 3, (9, 9), 0.0, None)[0])
+
+
+def graph_inputs(n, d, c, m, dtype, weighted):
+    make = torch.Generator().manual_seed(n + d)
+    x = torch.randn(n, c, dtype=dtype, generator=make)
+    neighbors = torch.randint(0, n - 2, (n, d), dtype=torch.int32, generator=make)
+    neighbors[:, 0] = 1  # one vertex that all point to: more in-edges than are added at a time
+    weights = torch.rand(n, d, dtype=dtype, generator=make) if weighted else None
+    filters, bias = (torch.randn(*shape, dtype=dtype, generator=make) for shape in ((d, c, m), (m,)))
+    return [None if t is None else t.to(DEVICE) for t in (x, neighbors, weights, filters, bias)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gram_pullback_equals_the_reference(dtype, weighted, monkeypatch):
+    monkeypatch.setattr(cuda, "_PIECE", 16)
+    args = graph_inputs(50, 5, 3, 7, dtype, weighted)
+    side = torch.randn(7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2)).to(DEVICE)
+    (total, back), (expected, slope) = cuda.gram_pullback(*args), reference.gram_pullback(*args)
+    assert total.dtype == torch.float64
+    torch.testing.assert_close(total.to(dtype), expected)
+    torch.testing.assert_close(back(side), slope(side), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("c", [2, 6])  # narrow, and as torch does it
+@pytest.mark.parametrize("operation", ["extract", "graph_conv", "shared_conv"])
+def test_convolutions_equal_the_reference(operation, c):
+    x, neighbors, weights, filters, _ = graph_inputs(20, 4, c, 3, torch.float64, weighted=True)
+    extra = {"extract": (), "graph_conv": (filters,), "shared_conv": (filters[:, 0, 0],)}[operation]
+    results = []
+    for module in (cuda, reference):
+        leaves = [t.clone().requires_grad_() for t in (x.unsqueeze(0), weights, *extra)]
+        y = getattr(module, operation)(leaves[0], neighbors, leaves[1], *leaves[2:])
+        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)).to(DEVICE))
+        results.append([y.detach(), *(leaf.grad for leaf in leaves)])
+    for ours, theirs in zip(*results):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 2), (1, 6, 1), (40, 30, 1)])
+def test_variation_slope_equals_the_reference(shape):
+    image = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(3)).double().to(DEVICE)
+    (value, slope), (expected, right) = cuda.variation_slope(image), reference.variation_slope(image)
+    assert float(value) == float(expected)
+    assert torch.equal(slope, right)
+
+
+def test_the_recursion_on_the_gpu_equals_that_on_the_host():
+    """Over more steps than are remembered; the fifth has no curvature and is not kept."""
+    make = torch.Generator().manual_seed(0)
+    root = torch.randn(12, 12, dtype=torch.float64, generator=make)
+    matrix = (root @ root.T + 0.1 * torch.eye(12)).to(DEVICE)
+    x = torch.randn(12, dtype=torch.float64, generator=make).to(DEVICE)
+    gradient = matrix @ x
+    host, device = History(x, 3), DeviceHistory(x, 3)
+    pair = None
+    for step in range(9):
+        if pair is not None:
+            host.add(x, x - pair[0], gradient, gradient - pair[1])
+        expected, slope = host.direction(gradient)
+        torch.testing.assert_close(device.turn(gradient, pair), expected)
+        assert float(device.slope) == pytest.approx(slope)
+        assert int(device.ring[1]) == len(host.pairs)
+        moved = 0.0 if step == 4 else 0.15
+        pair = moved * expected, matrix @ (x + moved * expected) - gradient
+        x, gradient = x + pair[0], gradient + pair[1]
+    again, other = DeviceHistory(x, 3), DeviceHistory(x, 3)
+    again.load(device.state())
+    assert torch.equal(again.turn(gradient, None), device.turn(gradient, None))
+    host.pairs = host.pairs[::-1]  # not in the order of the ring
+    other.load(host.state())
+    torch.testing.assert_close(other.turn(gradient, None), host.direction(gradient)[0])
+
+
+class Replays:
+    """Stands in for a recorded graph where there is no GPU: runs the work again."""
+
+    def __init__(self, work):
+        self.replay = work
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    if DEVICE == "cpu":
+        monkeypatch.setattr(optimize_cuda, "_recorded", lambda work: (work(), Replays(work))[1])
+
+
+def valley(x):
+    return (x[1:] - x[:-1] ** 2).square().sum() * 3 + (1 - x).square().sum()
+
+
+def hilltop(x):
+    return x.cos().sum()
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    ("objective", "first"),
+    [(valley, 0.1), (valley, 50.0), (valley, None), (hilltop, 0.01)],  # the second is far too long a step
+)
+def test_recorded_iterations_are_those_of_lbfgs(objective, first):
+    """On a hilltop the first pairs have no positive curvature and are not kept."""
+    start = torch.linspace(-1, 1, 6, dtype=torch.float64, device=DEVICE) * (1 if objective is valley else 0.01)
+    seen: list[float] = []
+    plain = lbfgs(objective, start, iterations=25, history=4, first=first)
+    ours = lbfgs(
+        objective, start, iterations=25, memory=DeviceHistory(start, 4), first=first, callback=lambda k, v, x: seen.append(v)
+    )  # fmt: skip
+    assert ours.reason == plain.reason
+    assert ours.evaluations == plain.evaluations
+    torch.testing.assert_close(torch.tensor(ours.losses), torch.tensor(plain.losses), rtol=1e-6, atol=1e-12)
+    torch.testing.assert_close(ours.x, plain.x, rtol=1e-5, atol=1e-7)
+    assert tuple(seen) == ours.losses[1:]
+    stopped = lbfgs(
+        objective, start, iterations=25, memory=DeviceHistory(start, 4), first=first, callback=lambda *_: True
+    )
+    assert stopped.reason == "stopped"
+    assert len(stopped.losses) == 2
+    # Going on from what is remembered is the same as not having been interrupted.
+    for pause in (2, 10):
+        memory, again = DeviceHistory(start, 4), DeviceHistory(start, 4)
+        half = lbfgs(objective, start, iterations=pause, memory=memory, first=first)
+        again.load(memory.state())
+        rest = lbfgs(objective, half.x, iterations=25 - pause, memory=again, first=first)
+        torch.testing.assert_close(rest.x, ours.x)
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("first", [None, 0.1])
+def test_a_start_without_slope(first):
+    start = torch.zeros(3, dtype=torch.float64, device=DEVICE)
+    found = lbfgs(lambda x: x.square().sum(), start, iterations=5, memory=DeviceHistory(start, 4), first=first)
+    assert found.reason == "gradient"
+    assert found.losses == (0.0,)
+
+
+@gpu
+@pytest.mark.parametrize("preset", ["paper", "painterly"])
+def test_runs_on_a_gpu_repeat_and_resume_to_the_bit(preset, monkeypatch):
+    monkeypatch.setattr(solve, "_REPORT_SECONDS", 0.0)
+    make = torch.Generator().manual_seed(0)
+    photo, painting = (torch.rand(90, 100, 3, generator=make).numpy() for _ in range(2))
+    options = style_options(preset, {"size": 100, "iterations": 20})
+    points = []
+
+    def stop(progress):
+        if (progress.level, progress.iteration) == (1, 9):
+            points.append(progress.snapshot())
+        return bool(points)
+
+    whole, again = (stylize(photo, painting, options=options, device="cuda").rgb for _ in range(2))
+    assert (whole == again).all()
+    assert stylize(photo, painting, options=options, device="cuda", callback=stop).stopped
+    rest = stylize(photo, painting, options=options, device="cuda", checkpoint=points[0]).rgb
+    assert (whole == rest).all()
+
+
+def test_the_backend_runs_what_it_has_and_only_on_a_gpu(monkeypatch):
+    picked = {op: select.pick(op, "cuda").__module__.split(".")[2] for op in select.OPERATIONS}
+    assert picked["patch_neighbors"] == "cuda"
+    assert picked["gram_pullback"] == picked["shared_conv"] == "cuda"
+    assert picked["knn"] == "portable"
+    assert picked["reverse"] == "reference"
+    monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
+    with pytest.raises(DeviceError, match="the tensors lie on cpu"):
+        select.pick("gram_pullback", "cpu")
