@@ -328,7 +328,7 @@ def test_a_second_signal_while_the_first_is_handled():
     """Ctrl-C reaches a worker from the terminal and from its parent. SIGHUP, which is handled first, replaces the handler."""
     code = (
         "import os, signal\n"
-        "from glocal.cli import processes\n"
+        "from glocal.cli.shell import processes\n"
         "both = {signal.SIGHUP, signal.SIGINT}\n"
         "for number in both: signal.signal(number, processes._stop_once)\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
