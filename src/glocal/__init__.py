@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from glocal.graphs.grid import grid_graph as grid_graph
     from glocal.graphs.knn import knn_graph as knn_graph
     from glocal.graphs.patch import patch_graph as patch_graph
+    from glocal.graphs.window import window_graph as window_graph
 
 __version__ = "0.1.0"
 
@@ -38,6 +39,7 @@ _HOMES = {
     "stylize": "glocal.apps.style.transfer:stylize",
     "testing": "glocal.testing",
     "weights": "glocal.graphs.weights",
+    "window_graph": "glocal.graphs.window:window_graph",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

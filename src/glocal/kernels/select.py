@@ -29,7 +29,7 @@ ON_SIGNALS = (
 )
 ON_VECTORS = ("products", "combine")
 _ON_GPU = ("extract", "graph_conv", "shared_conv", "gram_pullback", "variation_slope")
-OPERATIONS = ("patch_neighbors", "knn", *ON_SIGNALS, *ON_VECTORS)
+OPERATIONS = ("patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_VECTORS)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -73,8 +73,10 @@ BACKENDS: tuple[Backend, ...] = (
         {"patch_neighbors": "cpu.neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")},
         _cpu_refuses,
     ),
-    Backend("portable", {"patch_neighbors": "portable", "knn": "portable"}, _always),
-    Backend("reference", dict.fromkeys(OPERATIONS, "reference"), _always),
+    Backend(
+        "portable", {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}, _always
+    ),
+    Backend("reference", dict.fromkeys(OPERATIONS, "reference") | {"window_neighbors": "reference_search"}, _always),
 )
 
 
