@@ -22,7 +22,7 @@ from glocal.apps.style.terms import Anchor
 from glocal.graph import Graph
 from glocal.graphs.grid import BOUNDARIES
 from glocal.nn.functional import graph_conv
-from glocal.optim.lbfgs import WeightedSum, balance, value_and_gradient
+from glocal.optim.objectives import WeightedSum, balance, value_and_gradient
 
 Hook = Callable[[Any, int, WeightedSum, Tensor], None]
 

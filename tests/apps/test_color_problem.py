@@ -11,7 +11,7 @@ from glocal.apps.color.problem import SCALE, PaletteProblem, laplacian, palette_
 from glocal.errors import ArgumentError
 from glocal.graphs import weights
 from glocal.graphs.knn import knn_graph
-from glocal.optim.lbfgs import value_and_gradient
+from glocal.optim.objectives import value_and_gradient
 
 # Four colours on a line: with degree 2 the neighbours are 0 -> 1, 1 -> 0, 2 -> 1, 3 -> 2.
 LINE = torch.tensor([[0.0, 0.0], [0.1, 0.0], [0.3, 0.0], [0.7, 0.0]], dtype=torch.float64)

@@ -16,7 +16,7 @@ from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
-from glocal.optim.lbfgs import balance, value_and_gradient
+from glocal.optim.objectives import balance, value_and_gradient
 
 PLAIN = ColorFrame(torch.zeros(3), torch.eye(3), torch.eye(3))
 

@@ -1,10 +1,16 @@
+import importlib
+import sys
+
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import rosen
 
 from glocal.errors import ArgumentError
-from glocal.optim.lbfgs import History, WeightedSum, balance, coarse_to_fine, lbfgs, value_and_gradient
+from glocal.optim.coarse_to_fine import coarse_to_fine
+from glocal.optim.history import History
+from glocal.optim.lbfgs import lbfgs
+from glocal.optim.objectives import WeightedSum, balance, value_and_gradient
 
 
 def rosenbrock(x):
@@ -125,10 +131,10 @@ def test_lbfgs_with_its_memory_goes_on_to_the_same_bits(after):
         return iteration == after
 
     memory = History(start, 6)
-    lbfgs(valley, start, iterations=30, memory=memory, callback=stop)
+    lbfgs(valley, start, iterations=30, history=memory, callback=stop)
     again = History(start, 6)
     again.load(kept)
-    rest = lbfgs(valley, kept["x"], iterations=30 - after, memory=again)
+    rest = lbfgs(valley, kept["x"], iterations=30 - after, history=again)
     assert torch.equal(rest.x, whole.x)
     assert rest.losses == whole.losses[after:]
     assert not torch.equal(lbfgs(valley, kept["x"], iterations=30 - after, history=6).x, whole.x)
@@ -142,3 +148,15 @@ def test_a_history_of_nothing_is_refused():
 def test_a_gradient_of_zero_ends_the_search():
     found = lbfgs(lambda x: (0 * x).sum(), torch.ones(2), iterations=5)
     assert (found.reason, found.evaluations) == ("gradient", 1)
+
+
+def test_the_old_name_forwards_with_a_warning():
+    sys.modules.pop("glocal.optimize", None)
+    with pytest.warns(DeprecationWarning, match="glocal.optimize is now glocal.optim"):
+        old = importlib.import_module("glocal.optimize")
+    start = torch.zeros(4)
+    memory = History(start, 5)
+    found = old.lbfgs(rosenbrock, start, iterations=8, memory=memory)
+    assert torch.equal(found.x, lbfgs(rosenbrock, start, iterations=8, history=5).x)
+    assert memory.pairs
+    assert old.WeightedSum is WeightedSum

@@ -1,1 +1,1 @@
-"""Optimisation: L-BFGS, its history on a GPU, objectives, coarse to fine."""
+"""Optimisation: L-BFGS and its two histories, objectives, coarse to fine. It works on any device and knows no images."""

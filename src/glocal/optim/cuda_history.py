@@ -1,7 +1,6 @@
 """L-BFGS on a GPU: an iteration is two recorded launches, and the host waits once, for three numbers.
 
-The steps are those of `glocal.optim.lbfgs.lbfgs`. What that computes on the host from inner products, one small kernel
-computes here.
+The steps are those of `History` and `Search`. One small kernel does the recursion that `History` does on the host.
 """
 
 from __future__ import annotations
@@ -12,20 +11,26 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
-from glocal.optim.lbfgs import History, Minimum, Objective, shorter_step, value_and_gradient
+from glocal.optim.history import History, Search
+from glocal.optim.objectives import Objective, value_and_gradient
 
 
 class DeviceHistory(History):
-    """A `History` whose pairs follow one another in a ring that the GPU itself turns."""
+    """A `History` whose pairs are a ring buffer that the GPU itself advances.
 
-    captured = True
+    Give it to `lbfgs` with an objective that launches the same work at every point and never waits for the GPU.
+    """
 
     def __init__(self, x: Tensor, history: int) -> None:
         super().__init__(x, history)
         wide = len(self.rows)
-        self.ring = torch.zeros(2, dtype=torch.int32, device=x.device)  # the slot written next, the pairs before it
+        self.ring = torch.zeros(2, dtype=torch.int32, device=x.device)  # the slot written next, the number of pairs
         self.factors = torch.zeros(wide, dtype=torch.float64, device=x.device)
         self.slope = torch.zeros((), dtype=torch.float64, device=x.device)
+
+    def search(self, objective: Objective, x: Tensor, gradient: Tensor, first: float | None) -> Search:
+        """Start a search whose iterations are recorded launches."""
+        return RecordedSearch(self, objective, x, gradient, first)
 
     def turn(self, gradient: Tensor, pair: tuple[Tensor, Tensor] | None) -> Tensor:
         """Keep a pair (step, gradient change), if there is one, and return `-H g`; its slope is in `self.slope`."""
@@ -45,107 +50,91 @@ class DeviceHistory(History):
         return (self.factors.to(self.rows) @ self.rows).view_as(gradient)
 
     def length(self, gradient: Tensor, first: float | None) -> Tensor:
-        """How long the step along what `turn` returned shall be: 1, or that of a first step (see `lbfgs`) where there are no pairs."""
+        """Return the first step length along the result of `turn`: 1, or that of a first step if there are no pairs."""
         sizes = gradient.abs()
         plain = (1 / sizes.sum()).clamp(max=1) if first is None else first / sizes.max()
         return torch.where(self.ring[1] > 0, torch.ones_like(self.slope), plain.double())
 
     def direction(self, gradient: Tensor) -> tuple[Tensor, float]:
-        """As `History.direction`."""
+        """Do what `History.direction` does."""
         return self.turn(gradient, None), float(self.slope)
 
     def add(self, after: Tensor, before: Tensor, gradient_after: Tensor, gradient_before: Tensor) -> None:
-        """As `History.add`."""
+        """Do what `History.add` does."""
         self.turn(gradient_after, (after - before, gradient_after - gradient_before))
 
     def state(self) -> dict[str, Tensor]:
-        """As `History.state`; inner products are computed anew."""
+        """Do what `History.state` does; inner products are computed again after `load`."""
         head, count = self.ring.tolist()
         self.pairs = [(head - count + j) % self.slots for j in range(count)]
         self.fresh = [*self.pairs, *(self.slots + slot for slot in self.pairs)]
         return super().state()
 
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Remember what `state` returned, also that of a plain `History`."""
+        """Restore what `state` returned, also that of a plain `History`."""
         super().load(state)
         old = self.pairs
         head = (old[-1] + 1) % self.slots if old else 0
         ring = [(head - len(old) + j) % self.slots for j in range(len(old))]
-        if ring != old:  # a plain history that was once dropped
+        if ring != old:  # a plain history that once dropped its pairs
             rows = self.rows[[*old, *(self.slots + slot for slot in old)]].clone()
             self.rows[[*ring, *(self.slots + slot for slot in ring)]] = rows
         self.ring.copy_(torch.tensor([head, len(old)]))
 
 
-def captured_lbfgs(
-    objective: Objective,
-    x: Tensor,
-    *,
-    iterations: int,
-    memory: DeviceHistory,
-    first: float | None,
-    tolerance: float = 0.0,
-    callback: Callable[[int, float, Tensor], bool | None] | None = None,
-) -> Minimum:
-    """`lbfgs` for an objective that launches the same work at every point and never waits for the GPU."""
-    x = x.detach().clone()
-    loss, gradient = value_and_gradient(objective, x)
-    value, evaluations = float(loss), 1
-    losses, reason = [value], "iterations"
-    direction = memory.turn(gradient, None)
-    step = memory.length(gradient, first)
-    trial, turned, seen = x.clone(), gradient.clone(), torch.zeros(3, dtype=torch.float64, device=x.device)
+class RecordedSearch(Search):
+    """A `Search` whose `attempt` and `accept` are recorded once and replayed."""
 
-    def evaluate() -> None:
-        torch.add(x, direction * step, out=trial)
-        value, slope = value_and_gradient(objective, trial)
-        turned.copy_(slope)
-        torch.stack([value.double(), memory.slope, step], out=seen)
+    def __init__(
+        self, history: DeviceHistory, objective: Objective, x: Tensor, gradient: Tensor, first: float | None
+    ) -> None:
+        super().__init__(history, objective, x, gradient.clone(), first)
+        direction = history.turn(gradient, None)
+        self.step = history.length(gradient, first)
+        self.seen = torch.zeros(3, dtype=torch.float64, device=x.device)  # loss, slope, step length
+        self.tried = (0.0, 0.0)  # a step length and its loss
+        x, gradient, trial, trial_gradient = self.x, self.gradient, self.x.clone(), self.gradient.clone()
 
-    def accept() -> None:
-        direction.copy_(memory.turn(turned, (trial - x, turned - gradient)))
-        x.copy_(trial)
-        gradient.copy_(turned)
-        step.copy_(memory.length(gradient, first))
+        def attempt() -> None:
+            torch.add(x, direction * self.step, out=trial)
+            loss, slope = value_and_gradient(objective, trial)
+            trial_gradient.copy_(slope)
+            torch.stack([loss.double(), history.slope, self.step], out=self.seen)
 
-    changed = (x, gradient, direction, step, memory.rows, memory.ring, memory.slope)
-    before = [tensor.clone() for tensor in changed]
-    launches = [_recorded(work) for work in (evaluate, accept)]
-    for tensor, old in zip(changed, before, strict=True):
-        tensor.copy_(old)
-    del before
-    for iteration in range(iterations):
-        launches[0].replay()
-        trial_value, slope, length = seen.tolist()
-        evaluations += 1
-        if not slope < 0 or (tolerance > 0 and not float(gradient.abs().max()) > tolerance):
-            reason = "gradient"
-            break
-        for _ in range(19):
-            if trial_value <= value + 1e-4 * length * slope:
-                break
-            length = shorter_step(length, value, slope, trial_value)
-            step.fill_(length)
-            launches[0].replay()
-            trial_value = seen.tolist()[0]
-            evaluations += 1
-        if not trial_value <= value + 1e-4 * length * slope:
-            reason = "line search"
-            break
-        launches[1].replay()
-        fell, value = value - trial_value, trial_value
-        losses.append(value)
-        if callback is not None and callback(iteration + 1, value, x):
-            reason = "stopped"
-            break
-        if fell <= tolerance * max(abs(value), 1e-30):
-            reason = "loss"
-            break
-    return Minimum(x, tuple(losses), evaluations, reason)
+        def accept() -> None:
+            direction.copy_(history.turn(trial_gradient, (trial - x, trial_gradient - gradient)))
+            x.copy_(trial)
+            gradient.copy_(trial_gradient)
+            self.step.copy_(history.length(gradient, first))
+
+        changed = (x, gradient, direction, self.step, history.rows, history.ring, history.slope)
+        before = [tensor.clone() for tensor in changed]
+        self.launches = [_recorded(work) for work in (attempt, accept)]
+        for tensor, old in zip(changed, before, strict=True):
+            tensor.copy_(old)
+
+    def aim(self) -> tuple[float, float]:
+        """Return slope and step length. The step is attempted in the same launch, so that the host waits once."""
+        self.launches[0].replay()
+        loss, slope, step = self.seen.tolist()
+        self.tried = (step, loss)
+        return slope, step
+
+    def attempt(self, step: float) -> float:
+        """Return the loss at `x + step * direction`."""
+        if step != self.tried[0]:
+            self.step.fill_(step)
+            self.launches[0].replay()
+            self.tried = (step, self.seen.tolist()[0])
+        return self.tried[1]
+
+    def accept(self) -> None:
+        """Move to the point that was attempted last, and remember the step."""
+        self.launches[1].replay()
 
 
 def _recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Record what a function launches. It runs twice before, to compile kernels and to find out what is then known."""
+    """Record what a function launches. It runs twice first, so that kernels are compiled and caches are filled."""
     aside, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -156,7 +145,7 @@ def _recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         try:
             work()
         except BaseException:
-            with suppress(RuntimeError):  # what went wrong inside is what counts
+            with suppress(RuntimeError):  # the first error is the one that counts
                 graph.capture_end()
             raise
         graph.capture_end()

@@ -12,7 +12,8 @@ from glocal.apps.style.transfer import stylize
 from glocal.errors import DeviceError
 from glocal.graphs.patch import pad_planes, patch_graph
 from glocal.kernels import reference, select
-from glocal.optim.lbfgs import History, lbfgs
+from glocal.optim.history import History
+from glocal.optim.lbfgs import lbfgs
 
 pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
 from glocal.kernels.cuda import neighbors as cuda_neighbors
@@ -170,7 +171,7 @@ def test_recorded_iterations_are_those_of_lbfgs(objective, first):
     seen: list[float] = []
     plain = lbfgs(objective, start, iterations=25, history=4, first=first)
     ours = lbfgs(
-        objective, start, iterations=25, memory=DeviceHistory(start, 4), first=first, callback=lambda k, v, x: seen.append(v)
+        objective, start, iterations=25, history=DeviceHistory(start, 4), first=first, callback=lambda k, v, x: seen.append(v)
     )  # fmt: skip
     assert ours.reason == plain.reason
     assert ours.evaluations == plain.evaluations
@@ -178,16 +179,16 @@ def test_recorded_iterations_are_those_of_lbfgs(objective, first):
     torch.testing.assert_close(ours.x, plain.x, rtol=1e-5, atol=1e-7)
     assert tuple(seen) == ours.losses[1:]
     stopped = lbfgs(
-        objective, start, iterations=25, memory=DeviceHistory(start, 4), first=first, callback=lambda *_: True
+        objective, start, iterations=25, history=DeviceHistory(start, 4), first=first, callback=lambda *_: True
     )
     assert stopped.reason == "stopped"
     assert len(stopped.losses) == 2
     # Going on from what is remembered is the same as not having been interrupted.
     for pause in (2, 10):
         memory, again = DeviceHistory(start, 4), DeviceHistory(start, 4)
-        half = lbfgs(objective, start, iterations=pause, memory=memory, first=first)
+        half = lbfgs(objective, start, iterations=pause, history=memory, first=first)
         again.load(memory.state())
-        rest = lbfgs(objective, half.x, iterations=25 - pause, memory=again, first=first)
+        rest = lbfgs(objective, half.x, iterations=25 - pause, history=again, first=first)
         torch.testing.assert_close(rest.x, ours.x)
 
 
@@ -195,7 +196,7 @@ def test_recorded_iterations_are_those_of_lbfgs(objective, first):
 @pytest.mark.parametrize("first", [None, 0.1])
 def test_a_start_without_slope(first):
     start = torch.zeros(3, dtype=torch.float64, device=DEVICE)
-    found = lbfgs(lambda x: x.square().sum(), start, iterations=5, memory=DeviceHistory(start, 4), first=first)
+    found = lbfgs(lambda x: x.square().sum(), start, iterations=5, history=DeviceHistory(start, 4), first=first)
     assert found.reason == "gradient"
     assert found.losses == (0.0,)
 

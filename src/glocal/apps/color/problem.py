@@ -16,7 +16,8 @@ from glocal.kernels.cpu.threads import one_thread
 from glocal.nn.conv import GraphConv
 from glocal.nn.functional import gram, graph_conv
 from glocal.nn.init import standard_normal
-from glocal.optim.lbfgs import Minimum, balance, lbfgs, value_and_gradient
+from glocal.optim.lbfgs import Minimum, lbfgs
+from glocal.optim.objectives import balance, value_and_gradient
 
 SCALE = 255.0
 """Units of Lab to the paper's [-0.5, 0.5]: `ab / 255`. The `ab` of sRGB, -108 to 98, become -0.42 to 0.39."""

@@ -31,7 +31,11 @@ from glocal.graph import Graph
 from glocal.kernels import select
 from glocal.kernels.cpu.reuse import reusing
 from glocal.kernels.cpu.threads import undisturbed
-from glocal.optim.lbfgs import History, Minimum, Objective, Progress, WeightedSum, balance, coarse_to_fine, lbfgs
+from glocal.optim.coarse_to_fine import coarse_to_fine
+from glocal.optim.history import History
+from glocal.optim.lbfgs import Minimum, lbfgs
+from glocal.optim.objectives import Objective, WeightedSum, balance
+from glocal.optim.progress import Progress
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
@@ -279,7 +283,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
     with run.phase("optimise"), reusing(), np.errstate(over="ignore", invalid="ignore"):
         return lbfgs(
-            objective, start, iterations=max(0, total - done), memory=memory, first=_FIRST_STEP, callback=report
+            objective, start, iterations=max(0, total - done), history=memory, first=_FIRST_STEP, callback=report
         )
 
 

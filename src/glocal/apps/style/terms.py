@@ -15,7 +15,7 @@ from torch import Tensor
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
 from glocal.nn.functional import gram_pullback, shared_conv, total_variation, variation_slope
-from glocal.optim.lbfgs import value_and_gradient
+from glocal.optim.objectives import value_and_gradient
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitErr
 from glocal.files.images.picture import Picture, like, picture_from
 from glocal.files.metadata.profiles import to_srgb
 from glocal.files.provenance import build_recipe
-from glocal.optim.lbfgs import Progress
+from glocal.optim.progress import Progress
 
 LEAST_SIDE = 8  # the smallest picture that has room for a patch and its neighbours
 

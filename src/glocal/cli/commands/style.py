@@ -21,7 +21,7 @@ from glocal.files.images.formats import SUFFIXES
 
 if TYPE_CHECKING:
     from glocal.apps.style.transfer import StyleResult
-    from glocal.optim.lbfgs import Progress
+    from glocal.optim.progress import Progress
 
 Device = Literal["cpu", "cuda"]
 

@@ -50,7 +50,7 @@ class Report:
         """Give a callback that shows progress: a bar on a terminal, else a plain line now and then.
 
         The callback takes a fraction in [0, 1], or a record with `level`, `levels`, `iteration`, `iterations`, `loss`
-        and `seconds_left` (see `glocal.optim.lbfgs.Progress`).
+        and `seconds_left` (see `glocal.optim.progress.Progress`).
         """
         if self.options.quiet:
             yield lambda value: None
