@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test slow bench reproduce clean help
+.PHONY: demo test slow bench reproduce docs docs-serve clean help
 
 help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
@@ -13,6 +13,7 @@ help:
 	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
 	@echo "make bench  measure speed beside the peers and write benchmarks/results/*.json"
 	@echo "make reproduce  the figures and tables of the paper on one page, quick version: out/report/index.html"
+	@echo "make docs   build the documentation into out/site; make docs-serve shows it on this machine"
 	@echo "make clean  remove $(VENV) and caches"
 
 # torch first and alone: whatever asks for torch later finds this one and pulls no other.
@@ -61,6 +62,14 @@ bench: $(VENV)/tests
 reproduce: $(VENV)/run
 	$(PIP) install -e ".[plot]"
 	$(BIN)/glocal reproduce --quick --overwrite -o out/report
+
+docs: $(VENV)/run
+	$(PIP) install -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: docs
+	@echo "== http://127.0.0.1:8000"
+	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory out/site
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache out
