@@ -107,6 +107,8 @@ def test_save_says_when_it_cannot_write(tmp_path):
 
 def test_repr_is_for_people():
     g = glocal.grid_graph((256, 256), size=5, boundary="zero")
+    assert repr(g) == "Graph(65,536 vertices, degree 25, lattice 256x256, zero, cpu, 0 B)"
+    g = Graph(g.neighbors, g.weights)
     assert repr(g) == "Graph(65,536 vertices, degree 25, weighted, cpu, 12.5 MiB)"
 
 

@@ -1,9 +1,9 @@
-"""`Graph`: where a signal lives. A frozen pair of tensors and its invariants; builders live in `glocal.graphs`."""
+"""`Graph`: where a signal lives. A frozen set of tensors and its invariants; builders live in `glocal.graphs`."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError, InputError, OutputError
+from glocal.lattice import Lattice
 
 _FORMAT = "glocal-graph-1"
 
@@ -21,6 +22,9 @@ class Graph:
 
     The column order is the paper's pseudo-coordinate `u(i, j)`: tap `l` of a filter always meets column `l`.
     Vertices with fewer edges are completed with edges of weight 0.
+
+    The graph of a grid knows its rule, `lattice`, and stores nothing else: its neighbours, and the weights of the
+    boundary "zero", are computed when they are first read. Layers do not read them.
 
     Parameters
     ----------
@@ -45,8 +49,10 @@ class Graph:
     """
 
     neighbors: Tensor
-    weights: Tensor | None = None
+    weights: Tensor | None = field(default_factory=lambda: None)  # no class attribute, which would hide __getattr__
     distances: Tensor | None = None
+    lattice: Lattice | None = field(default=None, init=False)
+    """The rule that the neighbours follow, where they follow one."""
     memo: dict[str, Any] = field(default_factory=dict, init=False)
     """What layers work out about the neighbours once and keep, e.g. the reversed graph."""
 
@@ -55,34 +61,65 @@ class Graph:
         object.__setattr__(self, "neighbors", self.neighbors.to(torch.int32).contiguous())
         for name in ("weights", "distances"):
             if getattr(self, name) is not None:
-                _check_edge_values(name, getattr(self, name), self.neighbors)
+                _check_edge_values(name, getattr(self, name), self)
+
+    @classmethod
+    def from_lattice(cls, lattice: Lattice, device: torch.device | str = "cpu") -> Graph:
+        """Return the graph of a lattice. Cost: O(1), since it stores the rule only."""
+        graph = object.__new__(cls)
+        graph.__dict__.update(distances=None, lattice=lattice, memo={}, _device=torch.empty(0, device=device).device)
+        if lattice.boundary != "zero":
+            graph.__dict__["weights"] = None
+        return graph
+
+    def __getattr__(self, name: str) -> Any:
+        """Compute the neighbours or the weights of a lattice, which are not stored before they are read."""
+        lattice = self.__dict__.get("lattice")
+        if lattice is None or name not in ("neighbors", "weights"):
+            message = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(message)
+        value = getattr(lattice, name)(self.device)
+        self.__dict__[name] = value
+        return value
+
+    @property
+    def convolution(self) -> Lattice | None:
+        """The lattice if a layer on this graph is an ordinary convolution: the edges have no weights of their own."""
+        return None if self._has_own_weights() else self.lattice
 
     @property
     def num_vertices(self) -> int:
         """The number of vertices `n`."""
-        return self.neighbors.shape[0]
+        return self.neighbors.shape[0] if self.lattice is None else self.lattice.num_vertices
 
     @property
     def degree(self) -> int:
         """The number of out-edges `d` of every vertex."""
-        return self.neighbors.shape[1]
+        return self.neighbors.shape[1] if self.lattice is None else self.lattice.degree
 
     @property
     def device(self) -> torch.device:
         """Where the tensors lie."""
-        return self.neighbors.device
+        found: torch.device = self.neighbors.device if self.lattice is None else self.__dict__["_device"]
+        return found
 
     def with_weights(self, weights: Tensor | None) -> Graph:
         """Return this graph with other edge weights; what layers keep about it is shared. Cost: O(n d) for the check."""
-        return self._replaced(weights=weights)
+        if weights is not None:
+            _check_edge_values("weights", weights, self)
+        other = object.__new__(Graph)  # neighbors were checked when this graph was made
+        other.__dict__.update(self.__dict__, weights=weights)
+        if self.lattice is not None and self.lattice.boundary == "zero":
+            # The boundary "zero" is "replicate" and weights; both have the same neighbors.
+            other.__dict__["lattice"] = replace(self.lattice, boundary="replicate")
+        return other
 
     def to(self, device: torch.device | str) -> Graph:
         """Return this graph on another device."""
         if torch.device(device) == self.device:
             return self
-        moved = [None if t is None else t.to(device) for t in (self.neighbors, self.weights, self.distances)]
-        assert moved[0] is not None
-        return Graph(moved[0], moved[1], moved[2])
+        moved = {name: t.to(device) for name, t in self._named_tensors()}
+        return _assembled(moved, self.lattice, device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to `path` as safetensors. The file appears whole or not at all."""
@@ -92,8 +129,9 @@ class Graph:
         target = Path(path)
         beside = target.with_name(f".{target.name}.{os.getpid()}.part")
         tensors = {name: t.detach().cpu().contiguous() for name, t in self._named_tensors()}
+        metadata = {"format": _FORMAT} | ({} if self.lattice is None else {"lattice": self.lattice.to_text()})
         try:
-            save_file(tensors, beside, metadata={"format": _FORMAT})
+            save_file(tensors, beside, metadata=metadata)
             beside.replace(target)
         except (OSError, SafetensorError) as error:
             message = f"Graph.save: cannot write {str(target)!r}: {error}. Choose a folder that exists and is writable."
@@ -108,7 +146,8 @@ class Graph:
 
         try:
             with safe_open(path, framework="pt") as file:
-                if (file.metadata() or {}).get("format") != _FORMAT:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != _FORMAT:
                     message = (
                         f"Graph.load: {str(path)!r} is a safetensors file but not a graph. Use Graph.save to make one."
                     )
@@ -120,27 +159,56 @@ class Graph:
         except SafetensorError as error:
             message = f"Graph.load: {str(path)!r} is damaged or not a graph file ({error}). Use Graph.save to make one."
             raise InputError(message) from error
-        if "neighbors" not in tensors:
+        lattice = _read_lattice(metadata["lattice"], path) if "lattice" in metadata else None
+        if lattice is None and "neighbors" not in tensors:
             message = f"Graph.load: {str(path)!r} holds no neighbors. Use Graph.save to make a graph file."
             raise InputError(message)
-        return cls(tensors["neighbors"], tensors.get("weights"), tensors.get("distances"))
+        return _assembled(tensors, lattice, "cpu")
 
     def __repr__(self) -> str:
-        kinds = "weighted" if self.weights is not None else "no weights"
+        if self.lattice is not None:
+            times = "" if self.lattice.copies == 1 else f"{self.lattice.copies} times "
+            kinds = f"lattice {times}{'x'.join(str(n) for n in self.lattice.shape)}, {self.lattice.boundary}"
+            kinds += ", weighted" if self._has_own_weights() else ""
+        else:
+            kinds = "weighted" if self.weights is not None else "no weights"
         kinds += ", with distances" if self.distances is not None else ""
         size = sum(t.numel() * t.element_size() for _, t in self._named_tensors())
         return f"Graph({self.num_vertices:,} vertices, degree {self.degree}, {kinds}, {self.device}, {_human(size)})"
 
-    def _named_tensors(self) -> list[tuple[str, Tensor]]:
-        pairs = [("neighbors", self.neighbors), ("weights", self.weights), ("distances", self.distances)]
-        return [(name, t) for name, t in pairs if t is not None]
+    def _has_own_weights(self) -> bool:
+        """Whether there are weights other than those that the boundary "zero" implies."""
+        implied = self.lattice is not None and self.lattice.boundary == "zero"
+        return not implied and self.weights is not None
 
-    def _replaced(self, weights: Tensor | None) -> Graph:
-        if weights is not None:
-            _check_edge_values("weights", weights, self.neighbors)
-        other = object.__new__(Graph)  # neighbors were checked when this graph was made
-        other.__dict__.update(self.__dict__, weights=weights)
-        return other
+    def _named_tensors(self) -> list[tuple[str, Tensor]]:
+        """The tensors that are more than a lattice says."""
+        names = [] if self.lattice is not None else ["neighbors"]
+        names += ["weights"] if self._has_own_weights() else []
+        names += ["distances"] if self.distances is not None else []
+        return [(name, getattr(self, name)) for name in names]
+
+
+def _assembled(tensors: dict[str, Tensor], lattice: Lattice | None, device: torch.device | str) -> Graph:
+    """Put a graph together from its parts and check it."""
+    weights, distances = tensors.get("weights"), tensors.get("distances")
+    if lattice is None:
+        return Graph(tensors["neighbors"], weights, distances)
+    graph = Graph.from_lattice(lattice, device)
+    if distances is not None:
+        _check_edge_values("distances", distances, graph)
+        graph.__dict__["distances"] = distances
+    return graph if weights is None else graph.with_weights(weights)
+
+
+def _read_lattice(text: str, path: str | os.PathLike[str]) -> Lattice:
+    try:
+        return Lattice.from_text(text)
+    except (ValueError, KeyError, TypeError) as error:
+        message = (
+            f"Graph.load: {str(path)!r} is damaged: it has no valid lattice ({error}). Use Graph.save to make one."
+        )
+        raise InputError(message) from error
 
 
 def _check_neighbors(neighbors: Tensor) -> None:
@@ -164,17 +232,16 @@ def _check_neighbors(neighbors: Tensor) -> None:
         raise ArgumentError(message)
 
 
-def _check_edge_values(name: str, values: Tensor, neighbors: Tensor) -> None:
-    if values.shape != neighbors.shape:
+def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
+    n, d = graph.num_vertices, graph.degree
+    if values.shape != (n, d):
         message = (
             f"Graph: `{name}` (shape {tuple(values.shape)}) must have the shape of `neighbors` "
-            f"(n={neighbors.shape[0]}, d={neighbors.shape[1]}). Give one value an edge."
+            f"(n={n}, d={d}). Give one value an edge."
         )
         raise ArgumentError(message)
-    if values.device != neighbors.device:
-        message = (
-            f"Graph: `{name}` lies on {values.device}, `neighbors` on {neighbors.device}. Move both with .to(device)."
-        )
+    if values.device != graph.device:
+        message = f"Graph: `{name}` lies on {values.device}, `neighbors` on {graph.device}. Move both with .to(device)."
         raise DeviceError(message)
     if not values.is_floating_point():
         message = f"Graph: `{name}` must be float32 or float64, got {values.dtype}. Convert with .to(torch.float32)."

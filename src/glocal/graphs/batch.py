@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
+from glocal.lattice import Lattice
 
 
 def block_diagonal(graphs: Sequence[Graph]) -> Graph:
@@ -16,7 +18,7 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
 
     One layer call then serves the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
     Smaller degrees are completed with self-edges of weight 0. `distances` are kept if all have them and one degree.
-    Cost: O(sum of n d).
+    Equal grids stay a lattice, at no cost. Cost: O(sum of n d).
 
     >>> from glocal import grid_graph
     >>> block_diagonal([grid_graph((2,)), grid_graph((3,))]).num_vertices
@@ -29,6 +31,8 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
     if len(devices) > 1:
         message = f"block_diagonal: the graphs lie on {' and '.join(sorted(devices))}. Move them with .to(device)."
         raise DeviceError(message)
+    if lattice := _common_lattice(graphs):
+        return Graph.from_lattice(lattice, graphs[0].device)
     degree = max(g.degree for g in graphs)
     irregular = any(g.degree < degree for g in graphs)
     shifts = torch.tensor([0, *(g.num_vertices for g in graphs[:-1])]).cumsum(0).tolist()
@@ -39,6 +43,15 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
     known = [g.distances for g in graphs if g.distances is not None]
     distances = torch.cat(known) if len(known) == len(graphs) and not irregular else None
     return Graph(neighbors, weights, distances)
+
+
+def _common_lattice(graphs: Sequence[Graph]) -> Lattice | None:
+    """The lattice of all graphs together, if they are equal grids without weights or distances of their own."""
+    found = {None if g.convolution is None else replace(g.convolution, copies=1) for g in graphs}
+    rule = found.pop()
+    if rule is None or found or any(g.distances is not None for g in graphs):
+        return None
+    return replace(rule, copies=sum(g.num_vertices for g in graphs) // rule.num_vertices)
 
 
 def _weights(graph: Graph) -> Tensor:
