@@ -34,7 +34,7 @@ $(VENV)/tests: $(VENV)/run
 	@touch $@
 
 demo: $(VENV)/run
-	@echo "== demo: samples/bridge.jpg in the style of samples/van_gogh_auvers.jpg"
+	@echo "== demo: the sample bridge.jpg in the style of van_gogh_auvers.jpg"
 	$(BIN)/python examples/demo.py -o out --size 448
 	@echo "== see out/style.png and out/style_side_by_side.png"
 

@@ -3,7 +3,7 @@
     python benchmarks/color.py --data FOLDER_OF_PAIRS      measure, write benchmarks/results/color.json and the docs
     python benchmarks/color.py --docs-only                 write the tables again from the results
 
-The pairs named in `PAIRS` come from `--data` (photos whose rights are not ours to pass on) and from samples/, which
+The pairs named in `PAIRS` come from `--data` (photos whose rights are not ours to pass on) and from glocal/samples, which
 gives the pictures of docs/color.md as well. Every picture is scaled to `WIDTH` pixels across. All methods share the same
 gamut compression, and all measures are taken before rounding to 8 bits.
 """
@@ -23,6 +23,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from glocal import samples
 from glocal.apps.color import baselines, mapping
 from glocal.apps.color.draw import palette_sheet
 from glocal.apps.color.gamut import compressed
@@ -60,7 +61,7 @@ FIELDS = {  # name: (kind, factor on the width)
     "mean of displacements, 2 h": ("mean", 2.0),
     "local affine fit, h": ("affine", 1.0),
 }
-SHOWN = ("meadow", "temple", "mountains")  # of samples/, as pictures
+SHOWN = ("meadow", "temple", "mountains")  # of the samples, as pictures
 
 
 @dataclass(frozen=True)
@@ -230,7 +231,7 @@ def main() -> None:
     """Read the arguments and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with the pairs named in PAIRS")
-    parser.add_argument("--samples", type=Path, default=HERE.parent / "samples")
+    parser.add_argument("--samples", type=Path, default=samples.path("bridge.jpg").parent)
     parser.add_argument("--only", default="", help="measure only pairs whose name contains this, keep the others")
     parser.add_argument("--docs-only", action="store_true", help="only write the tables from the results")
     given = parser.parse_args()

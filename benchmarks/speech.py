@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from glocal import samples
 from glocal.apps.speech.data import load_speech
 from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_levels, compare_paper, tune_wiener
 
@@ -30,7 +31,7 @@ CURVES = HERE / "results" / "speech_training.json"
 GRAPHS = HERE / "results" / "frames_graph.json"
 PAGE = HERE.parent / "docs" / "speech.md"
 PICTURES = HERE.parent / "docs" / "pictures"
-SAMPLE = HERE.parent / "samples" / "speech.wav"
+SAMPLE = samples.path("speech.wav")
 LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 

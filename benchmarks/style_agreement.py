@@ -16,7 +16,7 @@ from glocal.apps.style.levels import resized
 from glocal.bench.style import differences
 from glocal.bench.timing import metadata, write_json
 from glocal.color_space import lab_from_rgb
-from glocal.paper.samples import PAINTING, PHOTOS, photo
+from glocal.paper.squares import PAINTING, PHOTOS, photo
 
 SIDES, SEEDS = (32, 64, 128, 256), 4
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from glocal import samples
 from glocal.cli.main import run
-
-SAMPLES = Path(__file__).parents[1] / "samples"
 
 
 def main() -> int:
@@ -21,7 +20,7 @@ def main() -> int:
     parser.add_argument("--iterations", help="steps at the first level")
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
-    command = ["style", str(SAMPLES / "bridge.jpg"), str(SAMPLES / "van_gogh_auvers.jpg"), "--overwrite"]
+    command = ["style", str(samples.path("bridge.jpg")), str(samples.path("van_gogh_auvers.jpg")), "--overwrite"]
     command += ["-o", str(chosen.output / "style.png"), "--compare", str(chosen.output / "style_side_by_side.png")]
     command += ["--size", chosen.size, *(["--iterations", chosen.iterations] if chosen.iterations else [])]
     return run(command)

@@ -13,7 +13,6 @@ from PIL import Image
 
 import glocal
 
-SAMPLES = Path(__file__).parents[1] / "samples"
 SIGMA = 25 / 255
 
 
@@ -26,7 +25,7 @@ def main() -> None:
     """Denoise one photo with each model and put the results side by side: noisy, local, nonlocal, wide, original."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("out"), help="a folder")
-    parser.add_argument("--photo", type=Path, default=SAMPLES / "temple.jpg")
+    parser.add_argument("--photo", type=Path, default=glocal.samples.path("temple.jpg"))
     parser.add_argument("--side", type=int, default=300, help="longer side in pixels")
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,7 @@ _HOMES = {
     "optimize": "glocal.optimize",
     "patch_graph": "glocal.graphs.patch:patch_graph",
     "recolor": "glocal.apps.color.recolor:recolor",
+    "samples": "glocal.samples",
     "stylize": "glocal.apps.style.transfer:stylize",
     "testing": "glocal.testing",
     "weights": "glocal.graphs.weights",

@@ -1,13 +1,12 @@
 """The fast path gives the losses of the plain version that follows the paper's equations line by line."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from glocal import color_space as colors
+from glocal import samples
 from glocal.apps.style import solve as fast
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import style_options
@@ -16,11 +15,9 @@ from glocal.bench import style_reference
 from glocal.bench.style import differences
 from glocal.bench.style_reference import plain_style_transfer
 
-SAMPLES = Path(__file__).parents[2] / "samples"
-
 
 def square(name, side, dtype):
-    image = Image.open(SAMPLES / name).convert("RGB").resize((256, 256))
+    image = Image.open(samples.path(name)).convert("RGB").resize((256, 256))
     lab = colors.lab_from_rgb(torch.from_numpy(np.asarray(image).astype(np.float64) / 255))
     return resized(lab.to(dtype), (side, side))
 

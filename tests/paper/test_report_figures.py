@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from glocal.paper import color, paintings, samples, style
+from glocal.paper import color, paintings, squares, style
 from glocal.paper.job import Job
 from glocal.paper.options import Effort, ReproduceOptions
 from glocal.paper.source import Source
@@ -82,8 +82,8 @@ def test_figures_3_and_4_show_both_methods_and_their_palettes(job):
     rows = color.transfers(job)
     third, fourth = color.figure_3(rows, job), color.figure_4(rows, job)
     assert [plate.caption[0] for plate in third.plates] == ["photo", "our method", "optimal transport", "reference"]
-    assert np.array_equal(third.plates[0].pixels, samples.photo("meadow", 24))
-    assert np.array_equal(third.plates[3].pixels, samples.photo("sunset", 24))
+    assert np.array_equal(third.plates[0].pixels, squares.photo("meadow", 24))
+    assert np.array_equal(third.plates[3].pixels, squares.photo("sunset", 24))
     assert len(fourth.plates) == 8
     assert not np.array_equal(fourth.plates[5].pixels, fourth.plates[6].pixels)
     assert len(np.unique(third.plates[1].pixels.reshape(-1, 3), axis=0)) > 16

@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal.apps.color.measures import Quality, quality
 from glocal.apps.color.recolor import Recolored, recolor
 from glocal.color_space import lab_from_rgb, rgb_from_lab
-from glocal.paper import paintings, samples
+from glocal.paper import paintings, squares
 from glocal.paper.blocks import Array, Figure, Part, Plate, Section, Table, Text
 from glocal.paper.job import Job
 from glocal.paper.source import Number
@@ -81,11 +81,11 @@ def pairs(job: Job) -> list[tuple[str, Array, Array]]:
     files = _paired(paintings.picture_files(folder)) if folder is not None and folder.is_dir() else []
     if files:
         return [
-            (paintings.plain_name(a), samples.square(a, size), samples.square(b, size))
+            (paintings.plain_name(a), squares.square(a, size), squares.square(b, size))
             for a, b in files[: job.effort.color_pairs]
         ]
     shipped = PAIRS[: job.effort.color_pairs]
-    return [(f"{a}-{b}", samples.photo(a, size), samples.photo(b, size)) for a, b in shipped]
+    return [(f"{a}-{b}", squares.photo(a, size), squares.photo(b, size)) for a, b in shipped]
 
 
 def _paired(files: Sequence[Path]) -> list[tuple[Path, Path]]:
@@ -152,7 +152,7 @@ def palette_picture(palette: Tensor, view: tuple[float, float, float], *, size: 
     for (a, b), color in zip(palette.tolist(), colors, strict=True):
         x, y = middle * (1 + (a - a0) / half), middle * (1 - (b - b0) / half)
         pen.ellipse((x - r, y - r, x + r, y + r), fill=tuple(color), outline=(40, 40, 40), width=scale // 2)
-    return samples.resized(np.asarray(sheet), size)
+    return squares.resized(np.asarray(sheet), size)
 
 
 def _row(row: Transfer, prefix: str) -> list[Plate]:

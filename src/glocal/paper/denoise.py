@@ -11,7 +11,7 @@ from torch import Tensor
 from glocal.apps.denoise.evaluation import NoisyPicture, noisy_pictures, psnr
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import PAPER_SIGMA
-from glocal.paper import drawing, image_training, samples
+from glocal.paper import drawing, image_training, squares
 from glocal.paper.blocks import Figure, Plate, Section, Text
 from glocal.paper.job import Job
 from glocal.paper.results import figure_5, table_b3
@@ -60,7 +60,7 @@ def trained(job: Job) -> Trained:
 def example_picture(job: Job) -> NoisyPicture:
     """The shipped photo in gray, with noise."""
     size = job.effort.image_size
-    gray = np.rint(samples.photo(EXAMPLE, size) @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+    gray = np.rint(squares.photo(EXAMPLE, size) @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
     return noisy_pictures(gray[None], sigma=PAPER_SIGMA, seed=job.seed, stream="example", device="cpu")[0]
 
 

@@ -14,7 +14,7 @@ from glocal.graph import Graph
 from glocal.graphs.grid import BOUNDARIES, grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.nn import GraphConv, spectral
-from glocal.paper import drawing, samples
+from glocal.paper import drawing, squares
 from glocal.paper.blocks import Figure, Plate, Section, Table, Text
 from glocal.paper.job import Job
 from glocal.paper.source import Number, Source
@@ -143,7 +143,7 @@ def anisotropy(response: Tensor) -> float:
 
 def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
     """The neighbours of chosen pixels on the bridge photo: the 5x5 grid, and the two non-local graphs of the paper."""
-    photo = samples.photo("bridge", size)
+    photo = squares.photo("bridge", size)
     rgb = torch.from_numpy(photo / np.float32(255))
     luma = (rgb @ torch.tensor([0.299, 0.587, 0.114])).unsqueeze(-1)
     graphs = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from glocal.paper import samples
+from glocal.paper import squares
 from glocal.paper.blocks import Array
 
 _CANVAS = 384
@@ -28,9 +28,9 @@ class Painting:
 def shipped(seed: int) -> list[Painting]:
     """The shipped painting, and two that this module draws, since only one may be shipped."""
     return [
-        Painting("van-gogh", "van Gogh, Village Street in Auvers", lambda size: samples.photo(samples.PAINTING, size)),
-        Painting("mosaic", "a mosaic, drawn by this program", lambda size: samples.resized(mosaic(seed), size)),
-        Painting("strokes", "strokes, drawn by this program", lambda size: samples.resized(strokes(seed), size)),
+        Painting("van-gogh", "van Gogh, Village Street in Auvers", lambda size: squares.photo(squares.PAINTING, size)),
+        Painting("mosaic", "a mosaic, drawn by this program", lambda size: squares.resized(mosaic(seed), size)),
+        Painting("strokes", "strokes, drawn by this program", lambda size: squares.resized(strokes(seed), size)),
     ]
 
 
@@ -58,7 +58,7 @@ def plain_name(path: Path) -> str:
 
 
 def _from_file(path: Path) -> Painting:
-    return Painting(plain_name(path), path.stem.replace("_", " "), lambda size: samples.square(path, size))
+    return Painting(plain_name(path), path.stem.replace("_", " "), lambda size: squares.square(path, size))
 
 
 def mosaic(seed: int, *, cell: int = 24) -> Array:

@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal import samples
 from glocal.apps.speech.metrics import snr
 from glocal.apps.speech.networks import SIGMA, SampleNet
-from glocal.paper import samples, speech_training
+from glocal.paper import speech_training
 from glocal.paper.blocks import Block, Figure, Plate, Section, Text
 from glocal.paper.figures import plotted
 from glocal.paper.job import Job
@@ -62,7 +63,7 @@ def sentence(nets: dict[str, SampleNet], run: Run, job: Job) -> tuple[Figure, di
     """One second of the shipped sentence: noisy, local, non-local and clean, as spectrograms with SNRs."""
     import soundfile
 
-    sound, _ = soundfile.read(samples.SPEECH, dtype="float32")
+    sound, _ = soundfile.read(samples.path("speech.wav"), dtype="float32")
     clip = sound[int(_START * RATE) : int(_START * RATE) + int(job.effort.speech_seconds * RATE)]
     clean = torch.from_numpy(clip / np.abs(clip).max())
     noisy = clean + SIGMA * Draws(job.seed, "sentence").normal(0, (len(clean),))

@@ -9,7 +9,7 @@ import numpy as np
 
 from glocal.apps.style.options import DEFAULT_PRESET, PRESETS
 from glocal.apps.style.transfer import stylize
-from glocal.paper import paintings, samples
+from glocal.paper import paintings, squares
 from glocal.paper.blocks import Array, Block, Figure, Part, Plate, Section, Table, Text
 from glocal.paper.job import Job
 from glocal.paper.paintings import Painting
@@ -85,7 +85,7 @@ def transfer_all(
     """Stylise every photo with every painting, row by row."""
     size, found = job.effort.style_size, []
     for name in photos:
-        photo = samples.photo(name, size)
+        photo = squares.photo(name, size)
         for picture in pictures:
             result = stylize(
                 photo,
@@ -132,7 +132,7 @@ def _grid(
     for picture in pictures:
         plates.append(Plate(f"{prefix}-style-{picture.name}", picture.pixels(size), picture.words, (picture.words,)))
     for row, name in enumerate(photos):
-        plates.append(Plate(f"{prefix}-photo-{name}", samples.photo(name, size), f"The photo “{name}”", (name,)))
+        plates.append(Plate(f"{prefix}-photo-{name}", squares.photo(name, size), f"The photo “{name}”", (name,)))
         for pair in pairs[row * len(pictures) : (row + 1) * len(pictures)]:
             words = f"{pair.photo}, {pair.painting}"
             plates.append(Plate(f"{prefix}-{pair.photo}-{pair.painting}", pair.image, f"Result: {words}", (words,)))

@@ -13,10 +13,11 @@ import pytest
 import soundfile
 
 import glocal
+from glocal import samples
 from glocal.cli.main import run
 from glocal.files.audio.audio_file import read_audio_recipe
 
-SAMPLE = Path(__file__).parents[3] / "samples" / "speech.wav"
+SAMPLE = samples.path("speech.wav")
 
 
 @pytest.fixture

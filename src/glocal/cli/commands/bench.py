@@ -27,17 +27,17 @@ def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
     """Exact neighbour search beside cKDTree and FAISS."""
     import torch
 
+    from glocal import samples
     from glocal.bench import graph as bench
     from glocal.files.audio.audio_file import open_audio
-    from glocal.paper.samples import SPEECH
 
     side, small = (48, 32) if options.quick else (256, 128)
     gray = _lab(output, small)[..., :1] / 100
     noise = torch.Generator().manual_seed(0)
-    with open_audio(SPEECH) as sound:
-        samples = torch.as_tensor(sound.read(), dtype=torch.float32).reshape(-1)[: 1000 if options.quick else 16000]
+    with open_audio(samples.path("speech.wav")) as sound:
+        signal = torch.as_tensor(sound.read(), dtype=torch.float32).reshape(-1)[: 1000 if options.quick else 16000]
     noisy = gray + 0.07 * torch.randn(gray.shape, generator=noise)
-    speech = samples / samples.abs().max() + 0.12 * torch.randn(samples.shape, generator=noise)
+    speech = signal / signal.abs().max() + 0.12 * torch.randn(signal.shape, generator=noise)
     _finish("graph", bench.run(_lab(output, side), noisy, speech, options), output, run)
 
 
@@ -54,7 +54,7 @@ def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
     from glocal.bench import style as bench
     from glocal.color_space import lab_from_rgb
-    from glocal.paper.samples import photo
+    from glocal.paper.squares import photo
 
     side = 64 if options.quick else 256
     painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
@@ -67,7 +67,7 @@ def cuda(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
     from glocal.bench import cuda as bench
     from glocal.color_space import lab_from_rgb
-    from glocal.paper.samples import photo
+    from glocal.paper.squares import photo
 
     pairs = []
     for side in (64,) if options.quick else (256, 1024):
@@ -80,7 +80,7 @@ def _lab(output: BenchOutput, size: int) -> Tensor:
     import torch
 
     from glocal.color_space import lab_from_rgb
-    from glocal.paper.samples import photo, square
+    from glocal.paper.squares import photo, square
 
     pixels = photo("mountains", size) if output.image is None else square(output.image, size)
     return lab_from_rgb(torch.tensor(pixels).float() / 255)

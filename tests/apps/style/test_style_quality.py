@@ -10,7 +10,7 @@ import pytest
 import torch
 from skimage.metrics import structural_similarity
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The photographs, the painting and the sentence that come with the package (authors and licences: NOTICE)."""
+"""Sample pictures and other files as squares of one size."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from glocal import samples
 from glocal.files.images.image_file import read_image
 from glocal.files.images.picture import to_depth
 from glocal.paper.blocks import Array
 
-FOLDER = Path(__file__).parent / "samples"
 PHOTOS = ("bridge", "citrus", "meadow", "mountains", "sunset", "temple")
 PAINTING = "van_gogh_auvers"
-SPEECH = FOLDER / "speech.wav"
 
 
 def photo(name: str, size: int) -> Array:
     """The middle square of a shipped picture, `size` pixels wide: uint8 (size, size, 3)."""
-    return square(FOLDER / f"{name}.jpg", size)
+    return square(samples.path(f"{name}.jpg"), size)
 
 
 def square(path: Path, size: int) -> Array:
@@ -28,7 +27,7 @@ def square(path: Path, size: int) -> Array:
         InputError: The file cannot be read.
 
     Example:
-        >>> square(FOLDER / "bridge.jpg", 32).shape
+        >>> square(samples.path("bridge.jpg"), 32).shape
         (32, 32, 3)
     """
     pixels = to_depth(read_image(path).pixels, "8")

@@ -1,17 +1,17 @@
 """The tables of the speech denoisers: means, errors, conditions, and peers that may be missing."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from glocal import samples
 from glocal.apps.speech import evaluate, peers
 from glocal.apps.speech.data import SpeechData
 from glocal.apps.speech.evaluate import at_level, at_sigma, compare_all, compare_colours, compare_levels, summarised
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "speech.wav"
+SAMPLE = samples.path("speech.wav")
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """`glocal.denoise_speech`: shipped weights, rates, channels, levels, blocks, and what it refuses."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ import soxr
 import torch
 
 import glocal
+from glocal import samples
 from glocal.apps.speech.blocks import Plan, overlapped, resampled
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import FrameDenoiser, SampleDenoiser, load_frames, load_samples
@@ -17,7 +17,7 @@ from glocal.apps.speech.wiener import wiener
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.checkpoints import MODELS
 
-SAMPLE = Path(__file__).parents[2] / "samples" / "speech.wav"
+SAMPLE = samples.path("speech.wav")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from glocal.apps.color.baselines import linear_monge, reinhard
 from glocal.apps.color.draw import palette_sheet
 from glocal.apps.color.measures import quality, sliced_wasserstein, steps
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def cloud(n, seed, matrix=((10.0, 0.0), (0.0, 4.0)), shift=0.0):
