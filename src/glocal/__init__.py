@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from glocal.graphs.patch import patch_graph as patch_graph
     from glocal.graphs.window import window_graph as window_graph
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. Names are fetched when first used, so that the command line starts without torch.
 _HOMES = {
