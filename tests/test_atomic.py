@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from glocal import atomic
+from glocal.atomic import check_free, check_writable, write_whole
 from glocal.errors import OutputError
-from glocal.files import atomic
-from glocal.files.atomic import write_whole
 from glocal.files.images.image_file import write_image
 from glocal.files.images.picture import Picture
 
@@ -71,11 +71,59 @@ def test_a_link_is_followed(tmp_path):
     assert (tmp_path / "real").read_text() == "new"
 
 
-def test_a_name_of_full_length(tmp_path):
-    path = tmp_path / ("ä" * 120 + ".png")
-    with write_whole(path) as beside:
+@pytest.mark.parametrize("name", ["ä" * 120 + ".png", "x" * 251 + ".png", os.fsdecode(b"\xff\xfe" * 100) + ".png"])
+def test_names_of_full_length_and_names_that_are_not_utf8(tmp_path, name):
+    with write_whole(tmp_path / name) as beside:
         beside.write_text("x")
-    assert path.exists()
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("check", [check_free, check_writable])
+def test_names_that_no_file_can_have_are_refused_before_the_work(tmp_path, check):
+    long = tmp_path / ("x" * 300)
+    with pytest.raises(OutputError) as caught:
+        check(long, overwrite=False)
+    assert str(caught.value) == (
+        f"write file ({long}): the name has 300 bytes, and a file system takes 255. Choose a shorter name."
+    )
+    deep = tmp_path.joinpath(*["folder"] * 600, "a.png")
+    with pytest.raises(OutputError) as caught:
+        check(deep, overwrite=False)
+    assert str(caught.value) == (
+        f"write file ({deep}): the path has {len(str(deep))} bytes, and the system takes 4095. "
+        "Choose a folder closer to the root."
+    )
+    with pytest.raises(OutputError) as caught:
+        check("a\0b", overwrite=False)
+    assert str(caught.value).endswith("embedded null byte. Choose another name.")
+
+
+def test_a_file_system_with_shorter_names(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(OutputError) as caught, write_whole(tmp_path / "a"):
+        pass
+    assert str(caught.value) == (
+        f"write file ({tmp_path / 'a'}): the name is too long for this file system. Choose a shorter name."
+    )
+
+
+def test_a_library_that_replaces_the_temporary_file(tmp_path):
+    """Safetensors writes to a file of its own, readable by its owner alone, and renames it."""
+    (tmp_path / "plain").write_text("x")
+    with write_whole(tmp_path / "a") as beside:
+        other = beside.with_name("other")
+        other.write_text("new")
+        other.chmod(0o600)
+        other.replace(beside)
+        atomic.remove_unfinished.cache_clear()
+        done = subprocess.run([sys.executable, "-c", REMOVE, str(tmp_path)], check=True, capture_output=True)
+        assert done.returncode == 0
+    assert (tmp_path / "a").read_text() == "new"
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "plain").stat().st_mode
+    assert {entry.name for entry in tmp_path.iterdir()} == {"a", "plain"}
 
 
 @pytest.mark.parametrize(
@@ -110,6 +158,12 @@ def test_what_the_system_says(tmp_path, monkeypatch, number, words):
     assert list(tmp_path.iterdir()) == []
 
 
+REMOVE = """
+import sys
+from pathlib import Path
+from glocal.atomic import remove_unfinished
+remove_unfinished(Path(sys.argv[1]))
+"""
 FOREVER = """
 import sys
 from pathlib import Path
@@ -171,7 +225,7 @@ def kill_in_the_middle(folder: Path, times: int) -> int:
 
 HELD = """
 import sys, time
-from glocal.files.atomic import write_whole
+from glocal.atomic import write_whole
 with write_whole(sys.argv[1]) as beside:
     sys.stdout.write("ready\\n")
     sys.stdout.flush()
@@ -187,7 +241,7 @@ def test_what_a_killed_writer_left_is_removed_and_nothing_else(tmp_path):
     foreign = {".a.png.12345678.part", ".a.glocal-part", "a.12345678.glocal-part", ".a.1234567g.glocal-part"}
     for name in foreign:
         (tmp_path / name).write_text("keep me")
-    (tmp_path / ".folder.12345678.glocal-part").mkdir()
+    (tmp_path / ".folder.12345678.glocal-part" / "more").mkdir(parents=True)  # this program makes no folders inside
     (tmp_path / ".link.12345678.glocal-part").symlink_to(tmp_path / ".a.glocal-part")
     foreign |= {".folder.12345678.glocal-part", ".link.12345678.glocal-part"}
 

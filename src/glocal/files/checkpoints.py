@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from glocal.atomic import write_whole
 from glocal.errors import ModelError
-from glocal.files.atomic import write_whole
 
 MODELS = Path(__file__).parent.parent / "models"
 INDEX = "index.json"

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glocal.atomic import output_error, write_whole
 from glocal.errors import ArgumentError, OutputError
-from glocal.files.atomic import output_error, write_whole
 from glocal.paper.blocks import Block, Figure, Plate, Section, numbers_of
 from glocal.paper.page import encode, render
 from glocal.paper.source import as_record

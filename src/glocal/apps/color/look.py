@@ -18,9 +18,9 @@ from glocal.apps.color.gamut import chroma_limits, compressed
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.protect import freedom
 from glocal.apps.color.tone import toned
+from glocal.atomic import write_whole
 from glocal.color_space import lab_from_rgb, rgb_from_lab
 from glocal.errors import GlocalError, InputError
-from glocal.files.atomic import write_whole
 from glocal.kernels.cpu.threads import one_thread
 
 _FORMAT, _VERSION = "glocal-color-map", "1"

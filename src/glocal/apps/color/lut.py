@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from glocal.apps.color.bands import in_bands
+from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, GlocalError, InputError
-from glocal.files.atomic import write_whole
 from glocal.files.images.image_file import read_image, write_image
 from glocal.files.images.picture import Picture, to_depth
 

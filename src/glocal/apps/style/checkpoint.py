@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from glocal.apps.style.solve import HISTORY, Checkpoint
+from glocal.atomic import write_whole
 from glocal.errors import InputError
-from glocal.files.atomic import write_whole
 
 _FORMAT = "glocal-style-checkpoint-2"
 

@@ -13,11 +13,11 @@ from typing import Annotated, Any
 
 import typer
 
+from glocal.atomic import check_free, write_whole
 from glocal.cli.shell.batch import BatchOptions
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
-from glocal.files.atomic import check_free, write_whole
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ def _work(
     """One photo from file to file."""
     from glocal.apps.style.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
     from glocal.apps.style.transfer import stylize
-    from glocal.files.atomic import check_writable
+    from glocal.atomic import check_writable
     from glocal.files.images.formats import format_of_name
     from glocal.files.images.image_file import read_image, write_image
     from glocal.files.metadata.profiles import from_srgb
@@ -264,7 +264,7 @@ def _write_beside(
 ) -> None:
     """Write what was asked for beside the result."""
     from glocal.apps.style.compare import side_by_side
-    from glocal.files.atomic import write_whole
+    from glocal.atomic import write_whole
     from glocal.files.images.image_file import write_image
     from glocal.files.images.picture import Picture
     from glocal.files.metadata.profiles import to_srgb

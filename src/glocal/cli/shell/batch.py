@@ -16,12 +16,12 @@ from typing import Any, Literal
 
 import typer
 
+from glocal.atomic import check_free, write_whole
 from glocal.cli.shell.console import Report, Tell, bytes_text, seconds_text
 from glocal.cli.shell.failures import Stopped, describe, exit_code_of
 from glocal.cli.shell.memory import available_memory, parse_bytes
 from glocal.cli.shell.paths import Task, output_root, plan_tasks
 from glocal.errors import ArgumentError, GlocalError, MemoryLimitError, OutputError
-from glocal.files.atomic import check_free, write_whole
 
 Work = Callable[[Task, Tell], dict[str, Any]]
 FAILED_NAME = "failed.json"

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from glocal.atomic import output_error, write_whole
 from glocal.errors import ArgumentError, OutputError
 from glocal.files import provenance as recipes
-from glocal.files.atomic import output_error, write_whole
 from glocal.files.audio.formats import CHUNKED, OPUS_RATES, RECIPE_CHUNK, AudioInfo, integer_bits, output_format
 from glocal.files.audio.riff import append_chunk
 

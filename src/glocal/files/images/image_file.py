@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from glocal.atomic import check_free, write_whole
 from glocal.errors import ArgumentError, GlocalError, InputError
 from glocal.files import provenance as recipes
-from glocal.files.atomic import check_free, write_whole
 from glocal.files.images import heif, pillow_formats, png, streams, tiff
 from glocal.files.images.formats import FORMATS, Format, Unreadable, format_of_name, sniff
 from glocal.files.images.picture import Array, Picture, to_depth
