@@ -16,8 +16,8 @@ import pytest
 from glocal import atomic
 from glocal.atomic import check_free, check_writable, write_whole
 from glocal.errors import OutputError
-from glocal.files.images.image_file import write_image
 from glocal.files.images.picture import Picture
+from glocal.files.images.write import write_image
 
 
 def test_an_error_leaves_nothing_behind(tmp_path):
@@ -169,7 +169,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from glocal.files.audio.audio_file import create_audio
-from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.read import read_image
+from glocal.files.images.write import write_image
 from glocal.files.images.picture import Picture
 folder = Path(sys.argv[1])
 picture = read_image(folder / "input.png")
@@ -188,7 +189,7 @@ while True:
 def kill_in_the_middle(folder: Path, times: int) -> int:
     """Start a process that writes without end, kill it, and look at what it left; returns how often it left a part."""
     from glocal.files.audio.audio_file import open_audio
-    from glocal.files.images.image_file import read_image
+    from glocal.files.images.read import read_image
 
     random.seed(1)
     pixels = np.random.default_rng(0).integers(0, 255, (200, 300, 3), np.uint8)

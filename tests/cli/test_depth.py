@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from glocal.cli.main import run
-from glocal.files.images.image_file import read_image
+from glocal.files.images.read import read_image
 
 
 @pytest.fixture

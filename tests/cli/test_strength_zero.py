@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from glocal.cli.main import run
-from glocal.files.images.image_file import read_image, write_image
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import read_image
+from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
 
 PROFILE = bytes(imagecodecs.cms_profile("adobergb"))

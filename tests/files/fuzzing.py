@@ -41,10 +41,11 @@ from glocal.apps.style.solve import Checkpoint
 from glocal.errors import GlocalError
 from glocal.files.audio.audio_file import open_audio, read_audio_recipe
 from glocal.files.checkpoints import load_weights, save_weights
-from glocal.files.images.image_file import image_size, read_image, read_recipe, write_image
+from glocal.files.images.colors import to_srgb
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import image_size, read_image, read_recipe
+from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
-from glocal.files.metadata.profiles import to_srgb
 from glocal.files.provenance import build_recipe, from_json, to_json
 from glocal.graph import Graph
 from glocal.training.loop import Record, Stage, fit, read_log

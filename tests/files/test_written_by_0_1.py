@@ -15,8 +15,8 @@ from glocal.apps.denoise.models import load_model
 from glocal.apps.speech.models import load_frames, load_samples
 from glocal.files.audio.audio_file import open_audio
 from glocal.files.checkpoints import check_weights
-from glocal.files.images.image_file import read_image
-from glocal.files.metadata.embedded import recipe_of
+from glocal.files.embedded import recipe_of
+from glocal.files.images.read import read_image
 from glocal.files.provenance import from_json
 
 OLD = Path(__file__).parent / "written_by_0_1"

@@ -120,7 +120,7 @@ def _measure(
 
 def _pictures(folder: Path, first: int | None) -> list[Array]:
     from glocal.files.images.formats import SUFFIXES
-    from glocal.files.images.image_file import read_image
+    from glocal.files.images.read import read_image
 
     paths = sorted(path for path in folder.glob("*") if path.suffix.lower() in SUFFIXES)[:first]
     if not paths:

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from glocal import samples
-from glocal.files.images.image_file import read_image
 from glocal.files.images.picture import to_depth
+from glocal.files.images.read import read_image
 from glocal.paper.blocks import Array
 
 PHOTOS = ("bridge", "citrus", "meadow", "mountains", "sunset", "temple")

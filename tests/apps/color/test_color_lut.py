@@ -13,8 +13,9 @@ from glocal.apps.color.lut import CUBE_SIZES, Lut, cube_text, hald_pixels, lut_o
 from glocal.apps.color.measures import difference_of_maps
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import ArgumentError, InputError, OutputError
-from glocal.files.images.image_file import read_image, write_image
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import read_image
+from glocal.files.images.write import write_image
 
 
 def some_map(**options):

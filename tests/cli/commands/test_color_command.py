@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from glocal.cli.main import run
-from glocal.files.images.image_file import read_image, read_recipe
+from glocal.files.images.read import read_image, read_recipe
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from glocal.cli.main import run
-from glocal.files.images.image_file import read_image, read_recipe
+from glocal.files.images.read import read_image, read_recipe
 
 
 @pytest.fixture
@@ -54,8 +54,8 @@ def test_auto_sigma_residual_and_json(folder, capsys):
 def test_sixteen_bit_alpha_palette_and_cmyk(folder):
     rng = np.random.default_rng(1)
     pixels = rng.integers(20000, 40000, (24, 24, 4), np.uint16)
-    from glocal.files.images.image_file import write_image
     from glocal.files.images.picture import Picture
+    from glocal.files.images.write import write_image
 
     write_image("deep.png", Picture(pixels[..., :3], alpha=pixels[..., 3]))
     assert run(["denoise", "deep.png", "-o", "deep_out.png", "--sigma", "0.1"]) == 0

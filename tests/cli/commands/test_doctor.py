@@ -68,7 +68,7 @@ def test_checks_notice_wrong_results(monkeypatch):
     import torch
 
     from glocal.files.audio import audio_file as audio
-    from glocal.files.images import image_file as images
+    from glocal.files.images import read as images
     from glocal.files.images.picture import Picture
 
     read = images.read_image

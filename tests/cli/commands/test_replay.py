@@ -15,10 +15,11 @@ from glocal.cli.shell.batch import BatchOptions, Estimate, ImageFileOptions, run
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
+from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.formats import SUFFIXES
-from glocal.files.images.image_file import read_image, read_recipe, write_image
 from glocal.files.images.picture import Picture
-from glocal.files.metadata.profiles import from_srgb, to_srgb
+from glocal.files.images.read import read_image, read_recipe
+from glocal.files.images.write import write_image
 from glocal.files.provenance import build_recipe
 
 DRIFT = {"now": 0.0}

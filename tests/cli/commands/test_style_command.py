@@ -17,7 +17,7 @@ from PIL import Image
 
 from glocal.apps.style.checkpoint import checkpoint_path
 from glocal.cli.main import run
-from glocal.files.images.image_file import read_image, read_recipe
+from glocal.files.images.read import read_image, read_recipe
 
 QUICK = ["--size", "24", "--iterations", "2", "--preset", "paper", "--quiet"]
 

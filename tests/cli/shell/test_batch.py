@@ -23,8 +23,9 @@ from glocal.cli.shell.paths import Task, output_root, plan_tasks
 from glocal.cli.shell.processes import threads_for, usable_cores
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.formats import SUFFIXES
-from glocal.files.images.image_file import image_size, read_image, write_image
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import image_size, read_image
+from glocal.files.images.write import write_image
 
 
 def work(task: Task, tell, *, overwrite: bool) -> dict:
@@ -85,7 +86,7 @@ def test_one_file_to_one_file(call, tree, capsys):
 
 @pytest.mark.parametrize("name", ["out.xyz", "out", "{stem}.doc"])
 def test_a_suffix_that_cannot_be_written_is_told_before_the_work(call, tree, capsys, monkeypatch, name):
-    monkeypatch.setattr("glocal.files.images.image_file.read_image", lambda _: 1 / 0)
+    monkeypatch.setattr("glocal.files.images.read.read_image", lambda _: 1 / 0)
     assert call(tree / "in/a.png", "-o", tree / name) == 2
     suffix = Path(name).suffix
     assert f"the suffix `{suffix}` names no format. Try: use one of .avif .bmp" in capsys.readouterr().err

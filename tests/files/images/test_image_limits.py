@@ -15,8 +15,9 @@ import tifffile
 from PIL import Image
 
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.image_file import image_size, read_image, read_recipe, write_image
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import image_size, read_image, read_recipe
+from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
 
 
@@ -106,7 +107,7 @@ def peak_memory(path) -> int:
     """Bytes that reading a file adds to a fresh process at its peak."""
     code = (
         "import resource, sys; from glocal.errors import GlocalError\n"
-        "import imagecodecs, tifffile, PIL.Image; from glocal.files.images.image_file import read_image\n"
+        "import imagecodecs, tifffile, PIL.Image; from glocal.files.images.read import read_image\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try: read_image(sys.argv[1])\n"
         "except GlocalError: pass\n"
@@ -152,7 +153,7 @@ def test_missing_folder_and_forbidden(tmp_path):
 
 
 def test_not_finite_pixels(tmp_path):
-    from glocal.files.metadata.profiles import to_srgb
+    from glocal.files.images.colors import to_srgb
 
     array = np.zeros((4, 5, 3), np.float32)
     array[1, 2] = np.nan
@@ -200,7 +201,7 @@ def test_damaged_exif_and_profile_do_not_matter(tmp_path):
     write_image(
         tmp_path / "a.png", Picture(array, exif=b"II*\0\xff\xff\xff\xff", icc=b"\0" * 36 + b"acsp" + b"\1" * 200)
     )
-    from glocal.files.metadata.profiles import to_srgb
+    from glocal.files.images.colors import to_srgb
 
     read = read_image(tmp_path / "a.png")
     np.testing.assert_array_equal(read.pixels, array)

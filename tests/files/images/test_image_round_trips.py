@@ -12,10 +12,11 @@ import tifffile
 from PIL import Image, ImageCms
 
 from glocal.errors import MissingDependencyError
-from glocal.files.images.image_file import read_image, read_recipe, write_image
+from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import read_image, read_recipe
+from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
-from glocal.files.metadata.profiles import from_srgb, to_srgb
 from glocal.files.provenance import build_recipe
 
 ADOBE = bytes(imagecodecs.cms_profile("adobergb"))

@@ -14,11 +14,13 @@ from PIL import Image
 
 from glocal.errors import InputError
 from glocal.files.images import bmff
-from glocal.files.images.formats import Unreadable
-from glocal.files.images.image_file import read_image, write_image
+from glocal.files.images.colors import cmyk_to_rgb, from_srgb, to_srgb
 from glocal.files.images.picture import Picture
+from glocal.files.images.read import read_image
+from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
-from glocal.files.metadata.profiles import cmyk_to_rgb, from_srgb, numbered_profile, to_srgb
+from glocal.files.metadata.profiles import numbered_profile
+from glocal.files.reading import Unreadable
 
 CMYK = "CMYK converted to sRGB"
 ROWS, COLUMNS = np.mgrid[0:48, 0:64]

@@ -3,8 +3,9 @@ import pytest
 from PIL import Image
 
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.picture import Picture, like, picture_from, to_depth
-from glocal.files.metadata.profiles import from_srgb, to_srgb
+from glocal.files.images.colors import from_srgb, to_srgb
+from glocal.files.images.convert import like, picture_from
+from glocal.files.images.picture import Picture, to_depth
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])

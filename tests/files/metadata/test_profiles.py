@@ -4,9 +4,10 @@ import imagecodecs
 import numpy as np
 import pytest
 
+from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.picture import Picture
 from glocal.files.metadata.matrix_profiles import matrix_profile
-from glocal.files.metadata.profiles import _transform, from_srgb, to_srgb
+from glocal.files.metadata.profiles import transform
 
 SRGB = bytes(imagecodecs.cms_profile("srgb"))
 ADOBE = bytes(imagecodecs.cms_profile("adobergb"))
@@ -31,7 +32,7 @@ def colors(dtype, size=(64, 64)) -> np.ndarray:
 def test_tables_agree_with_little_cms(icc, dtype):
     pixels = colors(dtype)
     assert matrix_profile(icc) is not None
-    expected = np.clip(_transform(pixels, icc, SRGB, "rgb", "rgb"), 0, 1)
+    expected = np.clip(transform(pixels, icc, SRGB, "rgb", "rgb"), 0, 1)
     assert np.abs(to_srgb(Picture(pixels, icc=icc)) - expected).max() < 3e-4
 
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from glocal.apps.color.bands import in_bands
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, GlocalError, InputError
-from glocal.files.images.image_file import read_image, write_image
 from glocal.files.images.picture import Picture, to_depth
+from glocal.files.images.read import read_image
+from glocal.files.images.write import write_image
 
 CUBE_SIZES = (33, 65)
 HALD_LEVEL = 8

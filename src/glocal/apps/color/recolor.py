@@ -33,8 +33,9 @@ from glocal.apps.color.tone import tone_curve
 from glocal.apps.color.transport import transported
 from glocal.color_space import lab_from_rgb
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.picture import Picture, like, picture_from
-from glocal.files.metadata.profiles import to_srgb
+from glocal.files.images.colors import to_srgb
+from glocal.files.images.convert import like, picture_from
+from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe
 
 SAMPLE = 1 << 20

@@ -169,7 +169,7 @@ def corner_crops(folder: Path, *, side: int = SIDE) -> Array:
 
 def read_luma(path: Path) -> Array:
     """A photo as luma from 0 to 255, (h, w) float32, at full size."""
-    from glocal.files.images.image_file import read_image
+    from glocal.files.images.read import read_image
 
     pixels = read_image(path).pixels
     top = {1: 255.0, 2: 65535.0}.get(pixels.dtype.itemsize, 1.0)

@@ -26,7 +26,8 @@ from glocal.apps.denoise.models import SHIPPED, load_model
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DenoiseOptions, Device
 from glocal.errors import DeviceError, InputError
-from glocal.files.images.picture import Picture, picture_from, to_type, with_alpha
+from glocal.files.images.convert import picture_from
+from glocal.files.images.picture import Picture, to_type, with_alpha
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from glocal.apps.style.levels import resized
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.picture import picture_from
-from glocal.files.metadata.profiles import to_srgb
+from glocal.files.images.colors import to_srgb
+from glocal.files.images.convert import picture_from
 
 Shares = tuple[tuple[Tensor, tuple[Tensor, ...]], ...]
 

@@ -31,8 +31,9 @@ from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_option
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
 from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitError
-from glocal.files.images.picture import Picture, like, picture_from
-from glocal.files.metadata.profiles import to_srgb
+from glocal.files.images.colors import to_srgb
+from glocal.files.images.convert import like, picture_from
+from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe
 from glocal.optim.progress import Progress
 

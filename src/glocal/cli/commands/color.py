@@ -135,7 +135,7 @@ def _several(photos: Sequence[str], batch: BatchOptions) -> bool:
 
 def _estimate(task: Task) -> Estimate:
     """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
-    from glocal.files.images.image_file import image_size
+    from glocal.files.images.read import image_size
 
     height, width = image_size(task.source)
     pixels = height * width
@@ -147,8 +147,9 @@ def _work(task: Task, tell: Tell, *, job: _Job) -> dict[str, Any]:
     import torch
 
     from glocal.apps.color.recolor import applied, counted, mask_for
-    from glocal.files.images.image_file import read_image, write_image
-    from glocal.files.metadata.profiles import from_srgb, to_srgb
+    from glocal.files.images.colors import from_srgb, to_srgb
+    from glocal.files.images.read import read_image
+    from glocal.files.images.write import write_image
 
     photo = read_image(task.source)
     cover = mask_for(photo, read_image(job.files.mask)) if job.files.mask else None
@@ -184,7 +185,7 @@ def _recipe(task: Task, job: _Job) -> dict[str, Any]:
 
 def _fitted(rgb: Tensor, weights: Tensor | None, job: _Job, options: ColorOptions) -> Fit:
     from glocal.apps.color.recolor import fit, weighed
-    from glocal.files.images.image_file import read_image
+    from glocal.files.images.read import read_image
 
     return fit(rgb, [weighed(read_image(path)) for path in job.references], options, weights)
 
@@ -229,8 +230,8 @@ def _exports(rgb: Tensor, weights: Tensor | None, look: Any, found: Fit | None, 
 def _draw(rgb: Tensor, weights: Tensor | None, path: str, job: _Job) -> None:
     """The palettes of both methods, whichever made the picture."""
     from glocal.apps.color.draw import palette_sheet
-    from glocal.files.images.image_file import write_image
     from glocal.files.images.picture import Picture
+    from glocal.files.images.write import write_image
 
     graph = _fitted(rgb, weights, job, replace(job.options, method="graph")).palettes
     transport = _fitted(rgb, weights, job, replace(job.options, method="transport")).palettes

@@ -60,7 +60,7 @@ def _several(inputs: list[str], batch: BatchOptions) -> bool:
 
 def _estimate(task: Task) -> Estimate:
     """Ten float planes of the picture, one band and the libraries; a few seconds a megapixel."""
-    from glocal.files.images.image_file import image_size
+    from glocal.files.images.read import image_size
 
     height, width = image_size(task.source)
     pixels = height * width
@@ -83,8 +83,9 @@ def _work(
     """One photo from file to file."""
     from glocal.apps.denoise.image import denoise as remove_noise
     from glocal.apps.denoise.image import residual_picture
-    from glocal.files.images.image_file import read_image, write_image
     from glocal.files.images.picture import to_depth
+    from glocal.files.images.read import read_image
+    from glocal.files.images.write import write_image
     from glocal.files.provenance import build_recipe
 
     photo = read_image(task.source)

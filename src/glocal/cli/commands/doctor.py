@@ -113,7 +113,8 @@ def _codecs() -> Section:
     import soundfile
 
     from glocal.files.images.formats import FORMATS
-    from glocal.files.images.image_file import read_image, write_image
+    from glocal.files.images.read import read_image
+    from glocal.files.images.write import write_image
 
     rows, remedies = [], []
     for name in FORMATS:

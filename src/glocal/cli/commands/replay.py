@@ -41,7 +41,7 @@ def replay(
     The inputs are looked for under their names in the recipe, beside FILE and in the folders of --inputs, and told by
     their sums. Leaves with 0 if the new result is the same, with 1 if it is not.
     """
-    from glocal.files.metadata.embedded import compare_files, recipe_of
+    from glocal.files.embedded import compare_files, recipe_of
     from glocal.files.provenance import versions
 
     report = Report(run)

@@ -125,7 +125,7 @@ def _roles(inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], list[st
 
 def _estimate(task: Task, *, paintings: list[str], options: StyleOptions, device: Device) -> Estimate:
     from glocal.apps.style.estimate import cost
-    from glocal.files.images.image_file import image_size
+    from glocal.files.images.read import image_size
 
     needs = cost(image_size(task.source), [image_size(path) for path in paintings], options)
     h, w = needs.shape
@@ -153,9 +153,10 @@ def _work(
     from glocal.apps.style.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
     from glocal.apps.style.transfer import stylize
     from glocal.atomic import check_writable
+    from glocal.files.images.colors import from_srgb
     from glocal.files.images.formats import format_of_name
-    from glocal.files.images.image_file import read_image, write_image
-    from glocal.files.metadata.profiles import from_srgb
+    from glocal.files.images.read import read_image
+    from glocal.files.images.write import write_image
 
     report = Report(run)
     extra = [path for path in (files.preview, files.compare) if path]
@@ -242,7 +243,7 @@ def _regions(files: StyleFiles) -> list[tuple[str, str]]:
 
 def _say_scaled(mask: str, size: tuple[int, int], report: Report) -> None:
     """A mask of another size is scaled to the photo; say so."""
-    from glocal.files.images.image_file import image_size
+    from glocal.files.images.read import image_size
 
     found = image_size(mask)
     if found != size:
@@ -251,8 +252,8 @@ def _say_scaled(mask: str, size: tuple[int, int], report: Report) -> None:
 
 def _write_preview(path: str, progress: Progress) -> None:
     from glocal.color_space import rgb_from_lab
-    from glocal.files.images.image_file import write_image
     from glocal.files.images.picture import Picture, to_depth
+    from glocal.files.images.write import write_image
 
     assert progress.image is not None
     rgb = rgb_from_lab(progress.image).clamp(0, 1).float().cpu().numpy()
@@ -265,9 +266,9 @@ def _write_beside(
     """Write what was asked for beside the result."""
     from glocal.apps.style.compare import side_by_side
     from glocal.atomic import write_whole
-    from glocal.files.images.image_file import write_image
+    from glocal.files.images.colors import to_srgb
     from glocal.files.images.picture import Picture
-    from glocal.files.metadata.profiles import to_srgb
+    from glocal.files.images.write import write_image
     from glocal.files.provenance import to_json
 
     if files.preview:

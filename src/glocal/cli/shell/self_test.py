@@ -102,8 +102,9 @@ def neighbors() -> str | None:
 
 def images() -> str | None:
     """A 16-bit picture must come back as it was."""
-    from glocal.files.images.image_file import read_image, write_image
     from glocal.files.images.picture import Picture
+    from glocal.files.images.read import read_image
+    from glocal.files.images.write import write_image
 
     pixels = np.random.default_rng(0).integers(0, 65535, (40, 50, 3), np.uint16)
     with tempfile.TemporaryDirectory() as folder:

@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from glocal.errors import ArgumentError, GlocalError, InputError
+from glocal.errors import ArgumentError, InputError
 from glocal.files import provenance as recipes
 from glocal.files.audio.formats import CHUNKED, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
 from glocal.files.audio.formats import AudioInfo as AudioInfo
@@ -26,7 +26,7 @@ from glocal.files.audio.output import RECIPE_MARK
 from glocal.files.audio.output import AudioWriter as AudioWriter
 from glocal.files.audio.output import create_audio as create_audio
 from glocal.files.audio.riff import check_wav, find_chunk
-from glocal.files.images.formats import CUT_SHORT, Unreadable
+from glocal.files.reading import CUT_SHORT, Unreadable, reading
 
 Array = npt.NDArray[Any]
 _TAGS = ("title", "copyright", "software", "artist", "comment", "date", "album", "license", "tracknumber", "genre")
@@ -166,20 +166,6 @@ def _info(name: str, stream: Any) -> AudioInfo:
     return AudioInfo(name, stream.format, stream.subtype, stream.samplerate, stream.channels, frames, tags)
 
 
-@contextlib.contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """The one place where errors of the system and of the decoders become `InputError`s."""
-    try:
-        yield
-    except (GlocalError, GeneratorExit):
-        raise
-    except Unreadable as error:
-        raise InputError(f"read audio ({name}): {error.why}. {error.remedy}.") from error
-    except FileNotFoundError as error:
-        raise InputError(f"read audio ({name}): there is no such file. Check the name.") from error
-    except PermissionError as error:
-        raise InputError(f"read audio ({name}): it may not be read. Change its permissions.") from error
-    except Exception as error:  # libsndfile's errors, and whatever else a damaged file brings about
-        raise InputError(
-            f"read audio ({name}): it is no audio that can be read here, or it is damaged. Use one of {SUPPORTED}."
-        ) from error
+def _reading(name: str) -> contextlib.AbstractContextManager[None]:
+    damaged = "it is no audio that can be read here, or it is damaged"
+    return reading("audio", name, damaged=damaged, remedy=f"Use one of {SUPPORTED}")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import ArgumentError
-from glocal.files.images.formats import Unreadable
+from glocal.files.reading import Unreadable
 
 # Suffix to libsndfile's format and the sample type that a new file gets.
 SUFFIXES = {

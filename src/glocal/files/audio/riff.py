@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from glocal.files.audio.formats import check_numbers
-from glocal.files.images.formats import CUT_SHORT, Unreadable
+from glocal.files.reading import CUT_SHORT, Unreadable
 
 _MAX_CHUNKS = 4096
 _UNKNOWN_LENGTHS = (0xFFFFFFFF, 0x7FFFFFFF, 0xFFFFFFFF - 36)  # what programs write that cannot know the length yet

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from glocal.files.images.formats import Unreadable
+from glocal.files.reading import Unreadable
 
 _XMP_TYPE = b"application/rdf+xml"
 _MAX_EXTENTS = 100_000

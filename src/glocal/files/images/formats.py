@@ -8,16 +8,6 @@ from pathlib import Path
 
 from glocal.errors import ArgumentError, InputError
 
-CUT_SHORT = "the file is cut short"
-
-
-class Unreadable(Exception):  # noqa: N818  it never leaves the room: the readers turn it into an InputError
-    """Why a decoder gives up, in half a sentence, and what the user can do."""
-
-    def __init__(self, why: str, remedy: str = "Copy it again from its source or open it in an editor") -> None:
-        super().__init__(why)
-        self.why, self.remedy = why, remedy
-
 
 @dataclass(frozen=True)
 class Format:
@@ -28,6 +18,7 @@ class Format:
     depths: tuple[str, ...]
     alpha: bool = True
     metadata: bool = True
+    most_bits: int = 16  # of an integer channel
 
 
 FORMATS = {
@@ -38,8 +29,10 @@ FORMATS = {
         Format("TIFF", (".tif", ".tiff"), ("8", "16", "float")),
         Format("WEBP", (".webp",), ("8",)),
         Format("BMP", (".bmp", ".dib"), ("8",), alpha=False, metadata=False),
-        Format("AVIF", (".avif",), ("8", "16")),
-        Format("HEIF", (".heic", ".heif"), ("8", "16")),
+        Format("AVIF", (".avif",), ("8", "16"), most_bits=12),
+        Format(
+            "HEIF", (".heic", ".heif"), ("8", "16"), most_bits=10
+        ),  # 12 bits are allowed, but few programs read them
     )
 }
 SUFFIXES = {suffix: entry.name for entry in FORMATS.values() for suffix in entry.suffixes}

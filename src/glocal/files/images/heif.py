@@ -9,6 +9,7 @@ import numpy as np
 
 from glocal.errors import MissingDependencyError
 from glocal.files.images import bmff
+from glocal.files.images.formats import FORMATS
 from glocal.files.images.picture import Array, Picture, split_alpha, unmultiplied, with_alpha
 from glocal.files.metadata.profiles import numbered_profile
 
@@ -16,7 +17,6 @@ NAMES = ("AVIF", "HEIF")
 LOSSLESS = 100
 _FULL_COLOR = 90  # from this quality on AVIF keeps the full resolution of the colours
 _SPEED = 6  # of 10, as in Pillow; 0 takes a hundred times longer for files that are a tenth smaller
-MOST_BITS = {"AVIF": 12, "HEIF": 10}  # HEIC can have 12, which few programs read
 
 
 def read_pixels(data: bytes, name: str) -> tuple[Array, Array | None, int]:
@@ -43,7 +43,7 @@ def read_pixels(data: bytes, name: str) -> tuple[Array, Array | None, int]:
 
 def encode(picture: Picture, name: str, *, quality: int) -> bytes:
     """A file of format `name` with the picture's metadata; a quality of 100 is without loss, and so is a gray AVIF."""
-    bits = 8 if picture.depth == "8" else picture.bits or MOST_BITS[name]
+    bits = 8 if picture.depth == "8" else picture.bits or FORMATS[name].most_bits
     array = np.ascontiguousarray(with_alpha(picture.pixels, picture.alpha))
     array = array if bits == 8 else _scaled(array, 16, bits)
     if name == "AVIF":

@@ -10,9 +10,10 @@ import numpy as np
 
 from glocal.errors import MissingDependencyError
 from glocal.files.images import heif
-from glocal.files.images.formats import Unreadable
+from glocal.files.images.colors import cmyk_to_rgb
 from glocal.files.images.picture import Array, Picture, split_alpha, to_depth, with_alpha
-from glocal.files.metadata.profiles import cmyk_to_rgb
+from glocal.files.metadata import xmp as xmp_packets
+from glocal.files.reading import Unreadable
 
 _EXIF_PREFIX = b"Exif\0\0"
 _MAX_SCANS = 500  # of a progressive JPEG: each costs as much time as decoding the picture
@@ -36,6 +37,18 @@ def open_header(data: bytes, name: str) -> Any:
     if name == "JPEG" and data.count(b"\xff\xda") > _MAX_SCANS:
         raise Unreadable("the JPEG has more scans than any camera writes")
     return image
+
+
+def size_of(data: bytes, name: str) -> tuple[int, int]:
+    """Height and width from the header."""
+    width, height = open_header(data, name).size
+    return height, width
+
+
+def recipe_in(data: bytes, name: str) -> str | None:
+    """The recipe in the XMP of a file, or None."""
+    packet = open_header(data, name).info.get("xmp")
+    return xmp_packets.recipe_in(packet.encode() if isinstance(packet, str) else packet)
 
 
 def decode(data: bytes, name: str) -> Picture:

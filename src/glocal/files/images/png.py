@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from glocal.files.images.formats import CUT_SHORT, Unreadable
 from glocal.files.images.picture import Picture, split_alpha, with_alpha
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.metadata.profiles import numbered_profile
+from glocal.files.reading import CUT_SHORT, Unreadable
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _XMP = b"XML:com.adobe.xmp"
@@ -33,6 +33,11 @@ def header(data: bytes) -> tuple[int, int, int]:
     if channels is None or bits not in (1, 2, 4, 8, 16) or not width or not height:
         raise Unreadable("the PNG header is damaged")
     return height, width, height * ((width * channels * bits + 7) // 8 + 1)
+
+
+def size_of(data: bytes) -> tuple[int, int]:
+    """Height and width from the first chunk."""
+    return header(data)[:2]
 
 
 def decode(data: bytes) -> Picture:

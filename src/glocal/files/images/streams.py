@@ -10,29 +10,19 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from glocal.files.images import bmff
-from glocal.files.images.formats import Unreadable
-from glocal.files.images.picture import Picture
+from glocal.files.images.picture import Picture, Stream
 from glocal.files.metadata import exif, xmp
+from glocal.files.reading import Unreadable
 
 _EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
 _NEEDED = (b"ICC_PROFILE\0", b"Adobe")
 _MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")  # in coded data, only what ends it
 _MAX_SEGMENT = 65533
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A file as it was read, with the sum of the upright pixels it stands for, its profile and its orientation."""
-
-    data: bytes
-    digest: bytes
-    icc: bytes | None
-    turn: int
 
 
 def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:

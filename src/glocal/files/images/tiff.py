@@ -1,6 +1,6 @@
 """TIFF: tifffile for 8 and 16 bit and float pixels, and the EXIF directories that it leaves aside.
 
-Palette, Lab, YCbCr and bilevel files are handed to Pillow. Only the first page is ever looked at, and only
+Palette, Lab, YCbCr and bilevel files are left to Pillow. Only the first page is ever looked at, and only
 compressions whose decoders stop at the size they are told.
 """
 
@@ -9,17 +9,18 @@ from __future__ import annotations
 import io
 import logging
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from glocal.files.images.formats import CUT_SHORT, Unreadable
+from glocal.files.images.colors import cmyk_to_rgb
 from glocal.files.images.picture import Array, Picture, unmultiplied, with_alpha
 from glocal.files.metadata import exif as exif_tags
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.metadata.exif import Directory, Tag
-from glocal.files.metadata.profiles import cmyk_to_rgb
+from glocal.files.reading import CUT_SHORT, Unreadable
 
 ICC, XMP, RECIPE = 34675, 700, 65100
 _PLACEHOLDER = 65200  # and on: entries that are given their real number once tifffile, which refuses it, is done
@@ -50,8 +51,8 @@ def size_of(data: bytes) -> tuple[int, int]:
     return height, width
 
 
-def decode(data: bytes) -> Picture:
-    """Read the first page of a TIFF whose size was checked.
+def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
+    """Read the first page of a TIFF whose size was checked; `fallback` decodes palettes, Lab and bilevel files.
 
     Raises:
         Unreadable: The file is damaged, or of a kind that is not supported.
@@ -65,9 +66,7 @@ def decode(data: bytes) -> Picture:
     # tifffile leaves YCbCr to the reader of the JPEG streams, so that such files look like RGB here.
     direct = photometric in (0, 1, 2, 5) or (photometric == 6 and compression == 7)
     if not direct or bits[0] in (1, 2, 4):
-        from glocal.files.images.pillow_formats import decode as decode_with_pillow
-
-        picture = decode_with_pillow(data, "TIFF")
+        picture = fallback(data)
         notes = picture.notes + _pages_note(data)
         return replace(picture, notes=notes, **_metadata(tags, drop_icc=picture.icc is None))
     if compression not in _COMPRESSIONS:

@@ -1,116 +1,20 @@
-"""Colours for computing: from a picture's own colour profile and depth to sRGB in [0, 1], and back without loss.
-
-Going back adds the *change* to the original pixels: `result = original + P(new) - P(old)`, where `P` takes sRGB to the
-picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, even
-colours outside of sRGB. Profiles of three curves and a matrix are applied by tables, others by Little CMS in floating
-point, for every depth.
-"""
+"""Colour profiles (ICC): what one describes, the profile behind numbered colours, and pixels through Little CMS."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from glocal.errors import InputError
-from glocal.files.images.formats import Unreadable
-from glocal.files.images.picture import Array, Picture, check_finite, to_type, type_of
-from glocal.files.metadata.matrix_profiles import matrix_profile
+from glocal.files.reading import Unreadable
 
+Array = npt.NDArray[Any]
 _HDR = {16: "PQ", 18: "HLG"}
 # Red, green and blue (x, y) of the primaries of ITU-T H.273 that are in use besides those of sRGB.
 _PRIMARIES = {9: (0.708, 0.292, 0.170, 0.797, 0.131, 0.046), 12: (0.680, 0.320, 0.265, 0.690, 0.150, 0.060)}
 _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
-
-
-def to_srgb(picture: Picture) -> Array:
-    """The picture as sRGB values for computing.
-
-    Args:
-        picture: Any picture; integers stand for [0, 1], its profile (if any) is honoured.
-
-    Returns:
-        float32 `(h, w, 3)` in [0, 1]; gray pictures have three equal channels.
-        Colours that sRGB cannot hold, and float values outside of [0, 1], are clipped. Cost: O(h w).
-
-    Raises:
-        InputError: Float pixels that are NaN or infinite.
-
-    Example:
-        >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
-        array([[[1., 1., 1.]]], dtype=float32)
-    """
-    if picture.pixels.dtype.kind == "f":
-        check_finite(picture.pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
-    space = _space(picture)
-    if space == "srgb":
-        values = to_type(picture.pixels, np.dtype(np.float32))
-        if picture.pixels.dtype.kind == "f":
-            values = np.clip(values, 0, 1)
-        return np.repeat(values, 3, axis=2) if picture.gray else values
-    assert picture.icc is not None
-    model = matrix_profile(picture.icc) if space == "rgb" else None
-    if model is not None:
-        return model.to_srgb(picture.pixels)
-    rgb = _transform(picture.pixels, picture.icc, _srgb_profile(), space, "rgb")
-    if space == "gray":
-        rgb[:] = rgb.mean(axis=2, keepdims=True)  # the white point of the profile tints gray by its rounding
-    return np.clip(rgb, 0, 1, out=rgb)
-
-
-def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
-    """`picture` with new colours, in its own depth and profile, with its alpha and metadata.
-
-    Args:
-        picture: The original.
-        image: New sRGB values `(h, w, 3)`, or `(h, w, 1)` for gray. With another height or width, the alpha is resized.
-        depth: "keep", or "8", "16" or "float" to round `image` to that depth instead of the picture's own.
-
-    Returns:
-        A picture like `picture`. A gray picture stays gray when the three new channels are equal; otherwise it becomes
-        a colour picture in sRGB. Cost: O(h w).
-
-    Raises:
-        InputError: `image` has another number of channels or holds NaNs.
-    """
-    image = _checked(image)
-    dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
-    alpha = _resized(picture.alpha, image.shape[:2])
-    new = replace(picture, alpha=None if alpha is None else to_type(alpha, dtype))
-    if picture.gray and image.shape[2] == 3:
-        if not _neutral(image):
-            return replace(new, pixels=_quantised(image, dtype), icc=None)
-        image = image[:, :, :1]
-    space = _space(picture)
-    same_size = image.shape[:2] == picture.size
-    if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
-        if not picture.gray and image.shape[2] == 1:
-            image = np.repeat(image, 3, axis=2)
-        return replace(new, pixels=_quantised(image, dtype))
-    rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
-    own = _to_own(picture, rgb, space)
-    if same_size:
-        wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
-        own = to_type(picture.pixels, wide) + (own - _to_own(picture, to_srgb(picture), space))
-    return replace(new, pixels=_quantised(own, dtype))
-
-
-def cmyk_to_rgb(array: Array, icc: bytes | None) -> Array:
-    """CMYK `(h, w, 4)`, where full ink is the largest value, as sRGB of the same type: by its profile if it has one.
-
-    Without a profile that can be used, `(1 - c) (1 - k)` for each ink. Cost: O(h w).
-    """
-    import imagecodecs
-
-    if icc is not None and profile_space(icc) == "cmyk":
-        inks = to_type(array, np.dtype(np.uint16)) if array.dtype.kind == "f" else array
-        with contextlib.suppress(imagecodecs.CmsError, ValueError):
-            return _quantised(np.clip(_transform(inks, icc, _srgb_profile(), "cmyk", "rgb"), 0, 1), array.dtype)
-    light = 1 - to_type(array, np.dtype(np.float32))
-    return _quantised(light[:, :, :3] * light[:, :, 3:], array.dtype)
 
 
 @functools.lru_cache(maxsize=8)
@@ -135,51 +39,6 @@ def numbered_profile(primaries: int, transfer: int) -> bytes | None:
     )
 
 
-def _to_own(picture: Picture, rgb: Array, space: str) -> Array:
-    """The colours of `picture`'s own space for sRGB values."""
-    if space == "srgb":
-        return rgb[:, :, : picture.pixels.shape[2]]
-    assert picture.icc is not None
-    model = matrix_profile(picture.icc) if space == "rgb" else None
-    if model is not None:
-        return model.from_srgb(rgb)
-    return _transform(rgb, _srgb_profile(), picture.icc, "rgb", space)
-
-
-def _checked(image: Array) -> Array:
-    image = np.asarray(image)
-    if image.ndim == 2:
-        image = image[:, :, None]
-    if image.ndim != 3 or image.shape[2] not in (1, 3):
-        raise InputError(f"from_srgb: `image` has shape {image.shape}. Pass (h, w, 3) or (h, w, 1).")
-    if image.dtype.kind != "f":
-        image = to_type(image, np.dtype(np.float32))
-    check_finite(image, "from_srgb")
-    return image
-
-
-def _neutral(image: Array) -> bool:
-    """Whether the three channels are equal up to rounding."""
-    return all(bool(np.abs(image[:, :, 0] - image[:, :, i]).max(initial=0) < 1e-4) for i in (1, 2))
-
-
-def _beyond_unit(pixels: Array) -> bool:
-    """Whether sRGB in [0, 1] and float32 does not hold the pixels as they are."""
-    return pixels.dtype == np.float64 or (pixels.dtype.kind == "f" and bool(pixels.min() < 0 or pixels.max() > 1))
-
-
-def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:
-    return np.ascontiguousarray(to_type(image, dtype))
-
-
-def _space(picture: Picture) -> str:
-    """How the pixels are coded: "srgb", or "rgb"/"gray" with a profile that has to be applied."""
-    kind = profile_space(picture.icc)
-    if kind is None or kind != ("gray" if picture.gray else "rgb") or picture.icc is None:
-        return "srgb"
-    return "srgb" if _is_srgb(picture.icc, kind) else kind
-
-
 def profile_space(icc: bytes | None) -> str | None:
     """What a colour profile describes, "rgb", "gray" or "cmyk"; None if it is missing or of no use."""
     if icc is None or len(icc) < 132 or icc[36:40] != b"acsp":
@@ -188,7 +47,7 @@ def profile_space(icc: bytes | None) -> str | None:
 
 
 @functools.lru_cache(maxsize=16)
-def _is_srgb(icc: bytes, space: str) -> bool:
+def is_srgb(icc: bytes, space: str) -> bool:
     """Whether a profile does nothing that could be seen in 8 bits; one that cannot be used counts as sRGB."""
     import imagecodecs
 
@@ -196,21 +55,22 @@ def _is_srgb(icc: bytes, space: str) -> bool:
     cube = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 1, 3)
     colors = steps[:, None, None] if space == "gray" else cube
     try:
-        seen = _transform(np.ascontiguousarray(colors), icc, _srgb_profile(), space, "rgb")
+        seen = transform(np.ascontiguousarray(colors), icc, srgb_profile(), space, "rgb")
     except (imagecodecs.CmsError, ValueError):
         return True
     return not np.isfinite(seen).all() or bool(np.abs(seen - colors).max() < 2e-3)
 
 
 @functools.lru_cache(maxsize=1)
-def _srgb_profile() -> bytes:
+def srgb_profile() -> bytes:
+    """Return the bytes of an sRGB profile."""
     import imagecodecs
 
     return bytes(imagecodecs.cms_profile("srgb"))
 
 
-def _transform(pixels: Array, source: bytes, target: bytes, space: str, out_space: str) -> Array:
-    """Little CMS, a few rows at a time."""
+def transform(pixels: Array, source: bytes, target: bytes, space: str, out_space: str) -> Array:
+    """Take pixels `(h, w, c)` from one profile to another by Little CMS, a few rows at a time: float32. Cost: O(h w)."""
     import imagecodecs
 
     h, w = pixels.shape[:2]
@@ -225,13 +85,3 @@ def _transform(pixels: Array, source: bytes, target: bytes, space: str, out_spac
         )
         out[row : row + step] = done.reshape(out[row : row + step].shape)
     return out
-
-
-def _resized(alpha: Array | None, size: tuple[int, ...]) -> Array | None:
-    """Alpha brought to another size with a filter that does not ring."""
-    if alpha is None or alpha.shape == tuple(size):
-        return alpha
-    from PIL import Image
-
-    flat = Image.fromarray(to_type(alpha, np.dtype(np.float32)))
-    return to_type(np.asarray(flat.resize((size[1], size[0]), Image.Resampling.BOX)), alpha.dtype)

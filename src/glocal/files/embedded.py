@@ -11,8 +11,9 @@ import numpy as np
 
 from glocal.errors import InputError
 from glocal.files.audio.audio_file import open_audio, read_audio_recipe
-from glocal.files.images.image_file import read_image, read_recipe
+from glocal.files.images.formats import sniff
 from glocal.files.images.picture import with_alpha
+from glocal.files.images.read import read_image, read_recipe
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,6 @@ def _content(path: str | os.PathLike[str]) -> np.ndarray[Any, np.dtype[np.float6
 
 def _is_image(path: str | os.PathLike[str]) -> bool:
     """Whether the first bytes are those of an image; a file that is missing is told so by the image reader."""
-    from glocal.files.images.formats import sniff
-
     try:
         with Path(path).open("rb") as file:
             sniff(file.read(32), path)

@@ -1,0 +1,72 @@
+"""The codec of each format: how to read its header, decode it, encode it and find a recipe in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from glocal.files.images import heif, pillow_formats, png, tiff
+from glocal.files.images.picture import Picture
+
+
+@dataclass(frozen=True)
+class Codec:
+    """The functions of one format.
+
+    Attributes
+    ----------
+    size_of : bytes -> (height, width)
+        From the header alone; nothing is decoded.
+    decode : bytes -> Picture
+        For a file whose size was checked.
+    encode : (picture, recipe, quality) -> (bytes, notes)
+        The notes say what did not fit into the format.
+    recipe_in : bytes -> str or None
+        The text of the recipe in a file.
+    own_place : bool
+        The format has a place of its own for the recipe; otherwise it travels in the XMP of the picture.
+    """
+
+    size_of: Callable[[bytes], tuple[int, int]]
+    decode: Callable[[bytes], Picture]
+    encode: Callable[[Picture, str | None, int], tuple[bytes, tuple[str, ...]]]
+    recipe_in: Callable[[bytes], str | None]
+    own_place: bool = False
+
+
+def _by_heif(name: str) -> Codec:
+    """Pillow reads the header and the metadata; the pixels have codecs of their own."""
+    return replace(
+        _by_pillow(name),
+        encode=lambda picture, recipe, quality: (heif.encode(picture, name, quality=quality), ()),
+    )
+
+
+def _by_pillow(name: str) -> Codec:
+    return Codec(
+        size_of=partial(pillow_formats.size_of, name=name),
+        decode=partial(pillow_formats.decode, name=name),
+        encode=lambda picture, recipe, quality: pillow_formats.encode(picture, name, quality=quality),
+        recipe_in=partial(pillow_formats.recipe_in, name=name),
+    )
+
+
+CODECS = {
+    "PNG": Codec(
+        size_of=png.size_of,
+        decode=png.decode,
+        encode=lambda picture, recipe, quality: (png.encode(picture, recipe=recipe), ()),
+        recipe_in=png.recipe_in,
+        own_place=True,
+    ),
+    "TIFF": Codec(
+        size_of=tiff.size_of,
+        decode=partial(tiff.decode, fallback=partial(pillow_formats.decode, name="TIFF")),
+        encode=lambda picture, recipe, quality: (tiff.encode(picture, recipe=recipe), ()),
+        recipe_in=tiff.recipe_in,
+        own_place=True,
+    ),
+    **{name: _by_pillow(name) for name in ("JPEG", "WEBP", "BMP")},
+    **{name: _by_heif(name) for name in heif.NAMES},
+}

@@ -1,0 +1,162 @@
+"""Colours for computing: from a picture's own colour profile and depth to sRGB in [0, 1], and back without loss.
+
+Going back adds the *change* to the original pixels: `result = original + P(new) - P(old)`, where `P` takes sRGB to the
+picture's own colours and `old` is what was handed out. Where nothing changed the original comes back to the bit, even
+colours outside of sRGB. Profiles of three curves and a matrix are applied by tables, others by Little CMS in floating
+point, for every depth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from glocal.errors import InputError
+from glocal.files.images.picture import Array, Picture, check_finite, to_type, type_of
+from glocal.files.metadata.matrix_profiles import matrix_profile
+from glocal.files.metadata.profiles import is_srgb, profile_space, srgb_profile, transform
+
+
+def to_srgb(picture: Picture) -> Array:
+    """The picture as sRGB values for computing.
+
+    Args:
+        picture: Any picture; integers stand for [0, 1], its profile (if any) is honoured.
+
+    Returns:
+        float32 `(h, w, 3)` in [0, 1]; gray pictures have three equal channels.
+        Colours that sRGB cannot hold, and float values outside of [0, 1], are clipped. Cost: O(h w).
+
+    Raises:
+        InputError: Float pixels that are NaN or infinite.
+
+    Example:
+        >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
+        array([[[1., 1., 1.]]], dtype=float32)
+    """
+    if picture.pixels.dtype.kind == "f":
+        check_finite(picture.pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
+    space = _space(picture)
+    if space == "srgb":
+        values = to_type(picture.pixels, np.dtype(np.float32))
+        if picture.pixels.dtype.kind == "f":
+            values = np.clip(values, 0, 1)
+        return np.repeat(values, 3, axis=2) if picture.gray else values
+    assert picture.icc is not None
+    model = matrix_profile(picture.icc) if space == "rgb" else None
+    if model is not None:
+        return model.to_srgb(picture.pixels)
+    rgb = transform(picture.pixels, picture.icc, srgb_profile(), space, "rgb")
+    if space == "gray":
+        rgb[:] = rgb.mean(axis=2, keepdims=True)  # the white point of the profile tints gray by its rounding
+    return np.clip(rgb, 0, 1, out=rgb)
+
+
+def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
+    """`picture` with new colours, in its own depth and profile, with its alpha and metadata.
+
+    Args:
+        picture: The original.
+        image: New sRGB values `(h, w, 3)`, or `(h, w, 1)` for gray. With another height or width, the alpha is resized.
+        depth: "keep", or "8", "16" or "float" to round `image` to that depth instead of the picture's own.
+
+    Returns:
+        A picture like `picture`. A gray picture stays gray when the three new channels are equal; otherwise it becomes
+        a colour picture in sRGB. Cost: O(h w).
+
+    Raises:
+        InputError: `image` has another number of channels or holds NaNs.
+    """
+    image = _checked(image)
+    dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
+    alpha = _resized(picture.alpha, image.shape[:2])
+    new = replace(picture, alpha=None if alpha is None else to_type(alpha, dtype))
+    if picture.gray and image.shape[2] == 3:
+        if not _neutral(image):
+            return replace(new, pixels=_quantised(image, dtype), icc=None)
+        image = image[:, :, :1]
+    space = _space(picture)
+    same_size = image.shape[:2] == picture.size
+    if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
+        if not picture.gray and image.shape[2] == 1:
+            image = np.repeat(image, 3, axis=2)
+        return replace(new, pixels=_quantised(image, dtype))
+    rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
+    own = _to_own(picture, rgb, space)
+    if same_size:
+        wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
+        own = to_type(picture.pixels, wide) + (own - _to_own(picture, to_srgb(picture), space))
+    return replace(new, pixels=_quantised(own, dtype))
+
+
+def cmyk_to_rgb(array: Array, icc: bytes | None) -> Array:
+    """CMYK `(h, w, 4)`, where full ink is the largest value, as sRGB of the same type: by its profile if it has one.
+
+    Without a profile that can be used, `(1 - c) (1 - k)` for each ink. Cost: O(h w).
+    """
+    import imagecodecs
+
+    if icc is not None and profile_space(icc) == "cmyk":
+        inks = to_type(array, np.dtype(np.uint16)) if array.dtype.kind == "f" else array
+        with contextlib.suppress(imagecodecs.CmsError, ValueError):
+            return _quantised(np.clip(transform(inks, icc, srgb_profile(), "cmyk", "rgb"), 0, 1), array.dtype)
+    light = 1 - to_type(array, np.dtype(np.float32))
+    return _quantised(light[:, :, :3] * light[:, :, 3:], array.dtype)
+
+
+def _to_own(picture: Picture, rgb: Array, space: str) -> Array:
+    """The colours of `picture`'s own space for sRGB values."""
+    if space == "srgb":
+        return rgb[:, :, : picture.pixels.shape[2]]
+    assert picture.icc is not None
+    model = matrix_profile(picture.icc) if space == "rgb" else None
+    if model is not None:
+        return model.from_srgb(rgb)
+    return transform(rgb, srgb_profile(), picture.icc, "rgb", space)
+
+
+def _checked(image: Array) -> Array:
+    image = np.asarray(image)
+    if image.ndim == 2:
+        image = image[:, :, None]
+    if image.ndim != 3 or image.shape[2] not in (1, 3):
+        raise InputError(f"from_srgb: `image` has shape {image.shape}. Pass (h, w, 3) or (h, w, 1).")
+    if image.dtype.kind != "f":
+        image = to_type(image, np.dtype(np.float32))
+    check_finite(image, "from_srgb")
+    return image
+
+
+def _neutral(image: Array) -> bool:
+    """Whether the three channels are equal up to rounding."""
+    return all(bool(np.abs(image[:, :, 0] - image[:, :, i]).max(initial=0) < 1e-4) for i in (1, 2))
+
+
+def _beyond_unit(pixels: Array) -> bool:
+    """Whether sRGB in [0, 1] and float32 does not hold the pixels as they are."""
+    return pixels.dtype == np.float64 or (pixels.dtype.kind == "f" and bool(pixels.min() < 0 or pixels.max() > 1))
+
+
+def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:
+    return np.ascontiguousarray(to_type(image, dtype))
+
+
+def _space(picture: Picture) -> str:
+    """How the pixels are coded: "srgb", or "rgb"/"gray" with a profile that has to be applied."""
+    kind = profile_space(picture.icc)
+    if kind is None or kind != ("gray" if picture.gray else "rgb") or picture.icc is None:
+        return "srgb"
+    return "srgb" if is_srgb(picture.icc, kind) else kind
+
+
+def _resized(alpha: Array | None, size: tuple[int, ...]) -> Array | None:
+    """Alpha brought to another size with a filter that does not ring."""
+    if alpha is None or alpha.shape == tuple(size):
+        return alpha
+    from PIL import Image
+
+    flat = Image.fromarray(to_type(alpha, np.dtype(np.float32)))
+    return to_type(np.asarray(flat.resize((size[1], size[0]), Image.Resampling.BOX)), alpha.dtype)
