@@ -223,6 +223,8 @@ def _check_neighbors(neighbors: Tensor) -> None:
     if n == 0 or d == 0:
         message = f"Graph: `neighbors` (n={n}, d={d}) is empty. A graph needs at least one vertex with one edge."
         raise ArgumentError(message)
+    if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
+        return  # values cannot be looked at while a CUDA graph is recorded
     low, high = (int(v) for v in torch.aminmax(neighbors))
     if low < 0 or high >= n:
         bad = low if low < 0 else high

@@ -67,8 +67,7 @@ def window_graph(features: Tensor, *, radius: int, k: int, exclude: int | None =
     with torch.no_grad():
         found = search(batch.detach().to(torch.float32).contiguous(), k, radius, -1 if exclude is None else exclude)
     flat = batch.reshape(-1, batch.shape[3])
-    chosen = flat.index_select(0, found.reshape(-1)).view(*found.shape, -1)
-    return WindowGraph(Graph(found), (chosen @ flat.unsqueeze(2)).squeeze(2))
+    return WindowGraph(Graph(found), select.pick("similarities", features.device)(flat, found))
 
 
 def _check(features: Tensor, radius: int, k: int, exclude: int | None) -> None:

@@ -29,7 +29,8 @@ ON_SIGNALS = (
 )
 ON_VECTORS = ("products", "combine")
 _ON_GPU = ("extract", "graph_conv", "shared_conv", "gram_pullback", "variation_slope")
-OPERATIONS = ("patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_VECTORS)
+ON_WINDOWS = ("similarities", "weighted_differences")
+OPERATIONS = ("patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_VECTORS, *ON_WINDOWS)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -65,7 +66,9 @@ class Backend:
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "cuda",
-        {"patch_neighbors": "cuda.neighbors"} | dict.fromkeys(_ON_GPU, "cuda.operations"),
+        {"patch_neighbors": "cuda.neighbors"}
+        | dict.fromkeys(_ON_GPU, "cuda.operations")
+        | dict.fromkeys(ON_WINDOWS, "cuda.ranked"),
         _cuda_refuses,
     ),
     Backend(
@@ -76,7 +79,13 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         "portable", {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}, _always
     ),
-    Backend("reference", dict.fromkeys(OPERATIONS, "reference") | {"window_neighbors": "reference_search"}, _always),
+    Backend(
+        "reference",
+        dict.fromkeys(OPERATIONS, "reference")
+        | {"window_neighbors": "reference_search"}
+        | dict.fromkeys(ON_WINDOWS, "reference_ranked"),
+        _always,
+    ),
 )
 
 

@@ -1,0 +1,108 @@
+"""Train a deep denoiser on packed photos for a given time, and go on from where an earlier run stopped.
+
+    python benchmarks/train_deep.py photos.npz OUT --shape small --channels 1 --seconds 330 --fall 0.35
+
+The plan follows from the time: the speed is measured on the first 400 steps. `--resume FOLDER` goes on from a trunk (OUT/trunk of
+an earlier run). OUT receives `trunk/` (the state before the step size falls), `averaged.npz` (the result) and `log.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from glocal.apps.denoise.crops import SCALES, SHARES, Crops, PackedPhotos, reduced
+from glocal.apps.denoise.deep import SHAPES
+from glocal.apps.denoise.deep_training import Plan, Training
+
+
+def main() -> None:
+    """Read, train, validate, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--shape", default="small", choices=SHAPES)
+    parser.add_argument("--channels", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=330, help="for the steps, not for reading and validating")
+    parser.add_argument("--fall", type=float, default=0.35, help="share of all steps in which the step size falls")
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--profile", action="store_true", help="list the kernels of five steps and stop")
+    options = parser.parse_args()
+    started = time.perf_counter()
+    cuda = torch.cuda.is_available()
+    torch.backends.cudnn.benchmark = True
+    packed, channels = PackedPhotos.load(options.photos), options.channels
+    pictures = [
+        (source, reduced(picture, scale))
+        for source, picture in packed.pictures("train", channels)
+        for scale in SCALES[channels][source]
+    ]
+    plan = Plan(steps=10**9, decay=1)
+    if not cuda:
+        plan = replace(plan, batch=2)
+    crops = Crops(pictures, side=plan.side, shares=SHARES[channels], device="cuda" if cuda else "cpu")
+    checks = [
+        reduced(picture, min(SCALES[channels][source])) if channels == 3 else picture
+        for source, picture in packed.pictures("validation", channels)
+    ]
+    shape = replace(SHAPES[options.shape], channels=channels)
+    training = Training(shape, crops, plan, seed=options.seed, dtype=torch.bfloat16 if cuda else torch.float32)
+    print(f"{len(pictures)} pictures, {crops.pixels.numel() / 1e6:.0f} MB, {time.perf_counter() - started:.1f} s", flush=True)
+    if options.resume is not None:
+        training.load(options.resume)
+    if options.profile:
+        _profile(training)
+        return
+    if cuda:
+        training.record()
+        print(f"recorded, {time.perf_counter() - started:.1f} s", flush=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    losses: list[tuple[int, float]] = []
+
+    def told(step: int, loss: float) -> None:
+        losses.append((step, loss))
+        if step % 5000 == 0:
+            print(f"step {step}: loss {loss:.5f}, {time.perf_counter() - started:.1f} s", flush=True)
+
+    first, clock = training.done, time.perf_counter()
+    training.run(first + (400 if cuda else 2), told=told)
+    speed = (training.done - first) / (time.perf_counter() - clock)
+    left = options.seconds - (time.perf_counter() - clock)
+    steps = training.done + max(1, int(speed * left))
+    training.plan = replace(plan, steps=steps, decay=max(1, int(options.fall * steps)))
+    print(f"{speed:.1f} steps/s, {speed * plan.batch * plan.side**2 / 1e6:.1f} Mpixel/s, {steps} steps", flush=True)
+    training.run(max(training.done, steps - training.plan.decay), told=told)
+    training.save(options.out / "trunk")
+    scores = {"trunk": training.validate([p for p in checks])}
+    print("trunk", training.done, scores["trunk"], flush=True)
+    training.run(steps, told=told)
+    scores["end"] = training.validate(checks)
+    np.savez(options.out / "averaged.npz", **{name: t.numpy() for name, t in training.averaged().items()})
+    log = {"history": training.history, "validation": scores, "losses": losses, "photos": len(packed.files)}
+    (options.out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
+    print("end", training.done, scores["end"], f"{time.perf_counter() - started:.1f} s in all", flush=True)
+
+
+def _profile(training: Training) -> None:
+    from torch.profiler import ProfilerActivity, profile
+
+    for _ in range(5):
+        training.step()
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+        for _ in range(5):
+            training.step()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    key = "self_device_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+    print(found.key_averages().table(sort_by=key, row_limit=25, max_name_column_width=60))
+
+
+if __name__ == "__main__":
+    main()

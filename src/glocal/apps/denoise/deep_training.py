@@ -1,0 +1,255 @@
+"""Training of the deep denoiser: one recorded step, a schedule that can be continued, and exact resumption.
+
+The step size rises, stays constant and falls to 0 over the last `decay` steps. The state at the beginning of the fall is
+the trunk of the training: a later session continues from there with a longer plan, and only the fall is done again.
+The step (crops, noise, loss, gradient, update, moving average) is recorded once as a CUDA graph and replayed. On the CPU it
+runs as it is, and a resumed training then equals an uninterrupted one to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from glocal.apps.denoise.crops import DRAWS, Array, Crops
+from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
+from glocal.errors import ArgumentError, InputError
+from glocal.optim.muon import FlatMuon
+
+LEVELS = (15 / 255, 25 / 255, 50 / 255)
+_PIECE = 3_500_000  # numbers in one file of a checkpoint: 14 MB
+_PLAIN = ("head.weight", "tail.weight")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many steps, of what, at what step size.
+
+    steps, decay, warm
+        Of the whole training; how many of them fall at the end and rise at the start.
+    rate, batch, side
+        Step size, crops of a step and their side.
+    sigma
+        The highest noise level; each crop has one between 0 and this, uniformly.
+    power
+        The loss is the mean over the crops of `RMSE / sigma^power`.
+    """
+
+    steps: int
+    decay: int
+    warm: int = 500
+    rate: float = 1e-3
+    batch: int = 32
+    side: int = 128
+    sigma: float = 55 / 255
+    power: float = 0.55
+
+    def rate_at(self, step: int) -> float:
+        """The step size of a step, counted from 0.
+
+        >>> plan = Plan(steps=1000, decay=400, warm=100, rate=1.0)
+        >>> [plan.rate_at(step) for step in (0, 99, 599, 800, 1000)]
+        [0.01, 1.0, 1.0, 0.5, 0.0]
+        """
+        up = min(1.0, (step + 1) / self.warm) if self.warm else 1.0
+        down = min(1.0, (self.steps - step) / self.decay) if self.decay else 1.0
+        return self.rate * min(up, max(0.0, down))
+
+
+class Training:
+    """A deep denoiser, its optimiser, its random numbers and how far it has come.
+
+    Parameters
+    ----------
+    shape : DeepShape
+    crops : Crops
+        The photos, on the device that trains.
+    plan : Plan
+    seed : int
+        Of the start and of everything drawn.
+    dtype : torch.dtype
+        What the network computes in; parameters and moments are float32.
+    """
+
+    def __init__(
+        self, shape: DeepShape, crops: Crops, plan: Plan, *, seed: int = 0, dtype: torch.dtype = torch.float32
+    ) -> None:
+        device = crops.pixels.device
+        torch.manual_seed(seed)
+        self.shape, self.crops, self.plan, self.seed = shape, crops, plan, seed
+        self.net = DeepDenoiser(shape).to(device)
+        self.optimizer = FlatMuon(self.net, dtype=dtype, plain=_PLAIN)
+        self.generator = torch.Generator(device).manual_seed(seed)
+        self.draws = torch.empty(plan.batch, DRAWS, device=device)
+        self.noise = torch.empty(plan.batch, crops.channels, plan.side, plan.side, device=device)
+        self.rate = torch.zeros((), device=device)
+        self.total = torch.zeros((), device=device)  # of the loss, since it was last read
+        self.done = 0
+        self.history: list[dict[str, Any]] = []
+        self._recorded: torch.cuda.CUDAGraph | None = None
+
+    def step(self) -> None:
+        """Do one step of the plan."""
+        self.draws.uniform_(generator=self.generator)
+        self.noise.normal_(generator=self.generator)
+        self.rate.fill_(self.plan.rate_at(self.done))
+        if self._recorded is None:
+            self._update()
+        else:
+            self._recorded.replay()
+        self.done += 1
+
+    def _update(self) -> None:
+        plan = self.plan
+        clean = self.crops.batch(self.draws)
+        sigma = self.draws[:, 6] * plan.sigma
+        found = self.net(clean + sigma.view(-1, 1, 1, 1) * self.noise, sigma)
+        errors = ((found - clean).square().mean((1, 2, 3)) + 1e-8).sqrt()
+        loss = (errors / sigma.clamp(min=1 / 255) ** plan.power).mean()
+        self.optimizer.step(loss, self.rate)
+        self.total += loss.detach()
+
+    def record(self) -> None:
+        """Record the step as a CUDA graph. The trial steps that this takes leave no trace."""
+        kept = {name: value.clone() for name, value in self.optimizer.state().items()}
+        self.draws.uniform_()
+        self.noise.normal_()
+        aside = torch.cuda.Stream()
+        aside.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                self._update()
+        torch.cuda.current_stream().wait_stream(aside)
+        self._recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._recorded):
+            self._update()
+        self.optimizer.restore(kept)
+        self.total.zero_()
+
+    def save(self, folder: Path) -> None:
+        """Write the state as `state-0.npz`, `state-1.npz`, ... of at most 14 MB each, and `training.json`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        pieces: list[tuple[str, Array]] = []
+        for name, value in self.optimizer.state().items():
+            flat = value.detach().cpu().numpy().reshape(-1)
+            pieces += [
+                (f"{name}.{start}", flat[start : start + _PIECE]) for start in range(0, max(1, flat.size), _PIECE)
+            ]
+        pieces.append(("generator", self.generator.get_state().cpu().numpy()))
+        pieces.append(("total", self.total.cpu().numpy()))
+        for path in folder.glob("state-*.npz"):
+            path.unlink()
+        for number, group in enumerate(_packed(pieces)):
+            np.savez(folder / f"state-{number}.npz", **dict(group))
+        about = {
+            "shape": asdict(self.shape),
+            "plan": asdict(self.plan),
+            "seed": self.seed,
+            "done": self.done,
+            "history": self.history,
+        }
+        (folder / "training.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Continue from a state that `save` wrote, with this training's own plan.
+
+        Raises
+        ------
+        InputError
+            If the files are missing, damaged, or of another network or seed.
+        """
+        try:
+            about = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+            arrays: dict[str, Array] = {}
+            for path in sorted(folder.glob("state-*.npz")):
+                with np.load(path, allow_pickle=False) as file:
+                    arrays |= dict(file)
+            if DeepShape(**about["shape"]) != self.shape or about["seed"] != self.seed:
+                raise ValueError(f"it is of {about['shape']} and seed {about['seed']}")
+            state = {}
+            for name, value in self.optimizer.state().items():
+                starts = sorted(int(key.split(".")[1]) for key in arrays if key.split(".")[0] == name)
+                flat = np.concatenate([arrays[f"{name}.{start}"] for start in starts])
+                state[name] = torch.from_numpy(flat).view(value.shape)
+            self.generator.set_state(torch.from_numpy(arrays["generator"]))
+            self.total.fill_(float(arrays["total"]))
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+            message = f"Training: {str(folder)!r} does not hold a state of this training ({error}). Start a new one."
+            raise InputError(message) from error
+        self.optimizer.restore(state)
+        self.done, self.history = about["done"], about["history"]
+
+    def run(self, until: int, *, seconds: float = math.inf, told: Callable[[int, float], None] | None = None) -> bool:
+        """Do steps up to number `until` or for so many seconds; True if `until` was reached.
+
+        `told(step, mean loss)` is called every 1,000 steps. What was done is added to `history`.
+        """
+        if until > self.plan.steps:
+            message = f"Training.run: `until` (={until}) lies beyond the plan's {self.plan.steps} steps. Plan more steps."
+            raise ArgumentError(message)
+        started, first = time.perf_counter(), self.done
+        cuda = self.draws.is_cuda
+        while self.done < until and time.perf_counter() - started < seconds:
+            self.step()
+            if cuda and self.done % 20 == 0:
+                torch.cuda.synchronize()  # or the queue grows, and the clock is of no use
+            if self.done % 1000 == 0 and told is not None:
+                told(self.done, float(self.total) / 1000)
+                self.total.zero_()
+        if cuda:
+            torch.cuda.synchronize()
+        where = torch.cuda.get_device_name() if cuda else "cpu"
+        spent = round(time.perf_counter() - started, 1)
+        self.history.append({"steps": [first, self.done], "seconds": spent, "device": where, "plan": self.plan.steps})
+        return self.done >= until
+
+    @torch.no_grad()
+    def validate(self, pictures: Sequence[Array], *, seed: int = 1) -> list[float]:
+        """Mean PSNR of the averaged parameters at sigma 15, 25 and 50 of 255, on centre crops of pictures (h, w, c) uint8."""
+        self.optimizer.use(self.optimizer.mean)
+        device = self.draws.device
+        generator = torch.Generator().manual_seed(seed)
+        scores = np.zeros((len(LEVELS), len(pictures)))
+        for number, picture in enumerate(pictures):
+            clean = torch.from_numpy(_centre(picture)).permute(2, 0, 1)[None].float() / 255
+            for row, sigma in enumerate(LEVELS):
+                noisy = clean + sigma * torch.randn(clean.shape, generator=generator)
+                found = self.net(noisy.to(device), torch.tensor([sigma], device=device)).cpu()
+                scores[row, number] = -10 * math.log10(float((found - clean).square().mean()))
+        self.optimizer.use(self.optimizer.values)
+        return [float(mean) for mean in scores.mean(1)]
+
+    def averaged(self) -> dict[str, Tensor]:
+        """The averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
+        self.optimizer.use(self.optimizer.mean)
+        found = {name: p.detach().float().cpu().contiguous() for name, p in self.net.named_parameters()}
+        self.optimizer.use(self.optimizer.values)
+        return found
+
+
+def _centre(picture: Array, side: int = 256) -> Array:
+    height, width = (min(side, n) // 4 * 4 for n in picture.shape[:2])
+    top, left = (picture.shape[0] - height) // 2, (picture.shape[1] - width) // 2
+    return picture[top : top + height, left : left + width].copy()
+
+
+def _packed(pieces: list[tuple[str, Array]]) -> list[list[tuple[str, Array]]]:
+    """Share pieces out to files of at most `_PIECE` numbers, in order."""
+    files: list[list[tuple[str, Array]]] = [[]]
+    room = _PIECE
+    for name, piece in pieces:
+        if piece.size > room:
+            files.append([])
+            room = _PIECE
+        files[-1].append((name, piece))
+        room -= piece.size
+    return files

@@ -1,0 +1,112 @@
+"""Graph convolution over neighbours that are ordered by similarity, with learned weights.
+
+The neighbours come from `glocal.window_graph`. Their order is the pseudo-coordinate: tap `l` meets the `l`-th most similar
+vertex. The weights are a softmax over the vertex and its neighbours, so a vertex without similar ones keeps to itself.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from glocal.errors import ArgumentError
+from glocal.graph import Graph
+from glocal.kernels import select
+from glocal.nn.residual import conv3x3, start_residual
+
+
+class RankedGraphConv(nn.Module):
+    """Convolve the weighted differences of ranked neighbours to their vertex.
+
+    `y_i = sum_l w_il (u_j - u_i) H_l`, `u = x V`, `j = neighbors[i, l]`,
+    `w_i = softmax(0, ..., t (s_il - 1) + r_l, ...)` over the vertex itself (similarity 1, logit 0) and its neighbours.
+
+    Learned are `value` V (channels, in_channels), `filters` H (degree, channels, out_channels), the temperature `t`
+    and one logit `r_l` for each rank. Differences make the layer blind to constants: where all neighbours agree, it
+    adds nothing.
+
+    Parameters
+    ----------
+    in_channels, out_channels, degree : int
+        `c`, `m` and the number of neighbours `k`.
+    channels : int
+        Width of `u`.
+    temperature : float
+        Where `t` starts.
+
+    >>> import glocal
+    >>> x = torch.rand(1, 8, 8, 4)
+    >>> window = glocal.window_graph(x / x.norm(dim=-1, keepdim=True), radius=3, k=5, exclude=1)
+    >>> RankedGraphConv(4, 6, degree=5)(x.reshape(64, 4), *window).shape
+    torch.Size([64, 6])
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, degree: int, *, channels: int = 32, temperature: float = 8.0
+    ) -> None:
+        super().__init__()
+        sizes = {"in_channels": in_channels, "out_channels": out_channels, "degree": degree, "channels": channels}
+        for name, size in sizes.items():
+            if size < 1:
+                message = f"RankedGraphConv: `{name}` (={size}) must be positive. Check the order of the arguments."
+                raise ArgumentError(message)
+        self.in_channels, self.out_channels, self.degree = in_channels, out_channels, degree
+        self.value = nn.Parameter(torch.randn(channels, in_channels) * in_channels**-0.5)
+        self.filters = nn.Parameter(torch.randn(degree, channels, out_channels) * (degree * channels) ** -0.5)
+        self.temperature = nn.Parameter(torch.full((1,), float(temperature)))
+        self.logits = nn.Parameter(torch.zeros(degree))
+
+    def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:
+        """x (n, c), a graph and its similarities (n, k) -> (n, m). Cost O(n (c + k m) channels) time, O(n k channels) memory."""
+        if graph.degree != self.degree:
+            message = (
+                f"RankedGraphConv: the layer has degree {self.degree}, the graph {graph.degree}. "
+                "Build the graph with that many neighbours or make another layer."
+            )
+            raise ArgumentError(message)
+        u = x @ self.value.to(x.dtype).t()
+        weights = rank_weights(similarities, self.temperature, self.logits).to(x.dtype)
+        differences = select.pick("weighted_differences", x.device)(u, graph.neighbors, weights)
+        return differences.flatten(1) @ self.filters.to(x.dtype).flatten(0, 1)
+
+    def extra_repr(self) -> str:
+        """Name the sizes."""
+        return f"{self.in_channels}, {self.out_channels}, degree={self.degree}, channels={len(self.value)}"
+
+
+def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
+    """Turn similarities (n, k) of unit vectors into weights (n, k): a softmax in which the vertex itself takes part.
+
+    >>> rank_weights(torch.ones(1, 3), torch.ones(1), torch.zeros(3))
+    tensor([[0.2500, 0.2500, 0.2500]])
+    """
+    scores = temperature.float() * (similarities.float() - 1) + logits.float()
+    return torch.softmax(nn.functional.pad(scores, (1, 0)), 1)[:, 1:]
+
+
+class GraphResidualBlock(nn.Module):
+    """A residual block whose first layer looks at the 3 x 3 surroundings and at similar places of the picture.
+
+    `x + conv(relu(conv(x) + ranked(x)))`: (b, c, h, w) and the window graph of its b h w vertices -> (b, c, h, w).
+
+    >>> import glocal
+    >>> x = torch.rand(1, 4, 8, 8)
+    >>> window = glocal.window_graph(torch.rand(1, 8, 8, 3), radius=3, k=5, exclude=1)
+    >>> GraphResidualBlock(4, degree=5)(x, *window).shape
+    torch.Size([1, 4, 8, 8])
+    """
+
+    def __init__(self, channels: int, degree: int, *, width: int = 32) -> None:
+        super().__init__()
+        self.first = conv3x3(channels, channels)
+        self.similar = RankedGraphConv(channels, channels, degree, channels=width)
+        self.second = conv3x3(channels, channels)
+        start_residual(self.first, self.second)
+
+    def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:
+        """Add what the two layers find. Cost O(n c^2)."""
+        b, c, h, w = x.shape
+        rows = x.permute(0, 2, 3, 1).reshape(-1, c)
+        similar = self.similar(rows, graph, similarities).view(b, h, w, c).permute(0, 3, 1, 2)
+        found: Tensor = self.second((self.first(x) + similar).relu_())
+        return x + found

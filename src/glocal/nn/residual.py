@@ -1,0 +1,77 @@
+"""Building blocks of deep networks on pictures: a residual block, and steps to half the resolution and back.
+
+They work on (b, c, h, w) and have no biases: a network of them is positively homogeneous, `f(a x) = a f(x)` for every
+`a > 0`. A convolution here is a `GraphConv` on the lattice `grid_graph((h, w), size=3, boundary="zero")`; `lattice_filters`
+converts its parameters.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+def conv3x3(in_channels: int, out_channels: int) -> nn.Conv2d:
+    """Make a 3 x 3 convolution without bias that keeps the size and sees zeros outside of the picture."""
+    return nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+
+
+def lattice_filters(conv: nn.Conv2d) -> Tensor:
+    """Return the filters (d, c, m) of the `GraphConv` that equals a convolution on a lattice.
+
+    >>> lattice_filters(conv3x3(4, 8)).shape
+    torch.Size([9, 4, 8])
+    """
+    return conv.weight.flatten(2).permute(2, 1, 0)
+
+
+class ResidualBlock(nn.Module):
+    """Compute `x + conv(relu(conv(x)))` with 3 x 3 convolutions: (b, c, h, w) -> the same. Cost O(n c^2).
+
+    >>> import torch
+    >>> ResidualBlock(8)(torch.rand(1, 8, 5, 7)).shape
+    torch.Size([1, 8, 5, 7])
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = conv3x3(channels, channels)
+        self.second = conv3x3(channels, channels)
+        start_residual(self.first, self.second)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the two convolutions find."""
+        found: Tensor = self.second(self.first(x).relu_())
+        return x + found
+
+
+class Downsample(nn.Conv2d):
+    """Go to half the resolution: a filter of 2 x 2 without overlap, (b, c, h, w) -> (b, m, h / 2, w / 2).
+
+    >>> import torch
+    >>> Downsample(8, 16)(torch.rand(1, 8, 6, 4)).shape
+    torch.Size([1, 16, 3, 2])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 2, stride=2, bias=False)
+        nn.init.kaiming_normal_(self.weight, nonlinearity="linear")
+
+
+class Upsample(nn.ConvTranspose2d):
+    """Go to twice the resolution, the transpose of `Downsample`: (b, c, h, w) -> (b, m, 2 h, 2 w).
+
+    >>> import torch
+    >>> Upsample(16, 8)(torch.rand(1, 16, 3, 2)).shape
+    torch.Size([1, 8, 6, 4])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__(in_channels, out_channels, 2, stride=2, bias=False)
+        nn.init.normal_(self.weight, std=in_channels**-0.5)
+
+
+def start_residual(first: nn.Conv2d, second: nn.Conv2d) -> None:
+    """Start a block near the identity: He's values for the first layer, a tenth of them for the second."""
+    nn.init.kaiming_normal_(first.weight, nonlinearity="relu")
+    nn.init.kaiming_normal_(second.weight, nonlinearity="relu")
+    second.weight.data.mul_(0.1)
