@@ -54,7 +54,10 @@ def main() -> None:
     ]
     shape = replace(SHAPES[options.shape], channels=channels)
     training = Training(shape, crops, plan, seed=options.seed, dtype=torch.bfloat16 if cuda else torch.float32)
-    print(f"{len(pictures)} pictures, {crops.pixels.numel() / 1e6:.0f} MB, {time.perf_counter() - started:.1f} s", flush=True)
+    print(
+        f"{len(pictures)} pictures, {crops.pixels.numel() / 1e6:.0f} MB, {time.perf_counter() - started:.1f} s",
+        flush=True,
+    )
     if options.resume is not None:
         training.load(options.resume)
     if options.profile:
@@ -80,7 +83,7 @@ def main() -> None:
     print(f"{speed:.1f} steps/s, {speed * plan.batch * plan.side**2 / 1e6:.1f} Mpixel/s, {steps} steps", flush=True)
     training.run(max(training.done, steps - training.plan.decay), told=told)
     training.save(options.out / "trunk")
-    scores = {"trunk": training.validate([p for p in checks])}
+    scores = {"trunk": training.validate(checks)}
     print("trunk", training.done, scores["trunk"], flush=True)
     training.run(steps, told=told)
     scores["end"] = training.validate(checks)

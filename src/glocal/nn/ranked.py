@@ -80,7 +80,8 @@ def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> T
     >>> rank_weights(torch.ones(1, 3), torch.ones(1), torch.zeros(3))
     tensor([[0.2500, 0.2500, 0.2500]])
     """
-    scores = temperature.float() * (similarities.float() - 1) + logits.float()
+    dtype = torch.promote_types(similarities.dtype, torch.float32)
+    scores = temperature.to(dtype) * (similarities.to(dtype) - 1) + logits.to(dtype)
     return torch.softmax(nn.functional.pad(scores, (1, 0)), 1)[:, 1:]
 
 

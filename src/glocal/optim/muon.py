@@ -183,7 +183,7 @@ class FlatMuon:
 
 
 def _rows(parameter: Tensor) -> int:
-    """Outputs of a layer: all axes but the last for filters (taps, c, m), which are stored (taps c, m)."""
+    """Rows of a parameter as a matrix: convolutions are (m, c kh kw), filters of graph convolutions (taps c, m)."""
     return parameter.shape[0] * parameter.shape[1] if parameter.ndim == 3 else parameter.shape[0]
 
 

@@ -149,7 +149,7 @@ class Training:
         for path in folder.glob("state-*.npz"):
             path.unlink()
         for number, group in enumerate(_packed(pieces)):
-            np.savez(folder / f"state-{number}.npz", **dict(group))
+            np.savez(folder / f"state-{number}.npz", allow_pickle=False, **dict(group))
         about = {
             "shape": asdict(self.shape),
             "plan": asdict(self.plan),
@@ -194,7 +194,9 @@ class Training:
         `told(step, mean loss)` is called every 1,000 steps. What was done is added to `history`.
         """
         if until > self.plan.steps:
-            message = f"Training.run: `until` (={until}) lies beyond the plan's {self.plan.steps} steps. Plan more steps."
+            message = (
+                f"Training.run: `until` (={until}) lies beyond the plan's {self.plan.steps} steps. Plan more steps."
+            )
             raise ArgumentError(message)
         started, first = time.perf_counter(), self.done
         cuda = self.draws.is_cuda

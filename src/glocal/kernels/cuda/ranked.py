@@ -24,12 +24,12 @@ def _differences(x, neighbors, weights, out, n, C, K: tl.constexpr, BLOCK: tl.co
     inside = i < n
     mask = inside[:, None] & (c < C)[None, :]
     own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    for l in range(K):
-        j = tl.load(neighbors + i * K + l, mask=inside, other=0).to(tl.int64)
-        w = tl.load(weights + i * K + l, mask=inside, other=0.0).to(tl.float32)
+    for rank in range(K):
+        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
+        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(tl.float32)
         other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
         value = w[:, None] * (other - own)
-        tl.store(out + (i * K + l)[:, None] * C + c[None, :], value.to(out.dtype.element_ty), mask=mask)
+        tl.store(out + (i * K + rank)[:, None] * C + c[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
@@ -42,12 +42,12 @@ def _differences_back(
     mask = inside[:, None] & (c < C)[None, :]
     own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros([BLOCK, WIDE], tl.float32)
-    for l in range(K):
-        j = tl.load(neighbors + i * K + l, mask=inside, other=0).to(tl.int64)
-        w = tl.load(weights + i * K + l, mask=inside, other=0.0).to(tl.float32)
+    for rank in range(K):
+        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
+        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(tl.float32)
         other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        g = tl.load(slope + (i * K + l)[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        tl.store(to_weights + i * K + l, tl.sum(g * (other - own), 1), mask=inside)
+        g = tl.load(slope + (i * K + rank)[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
+        tl.store(to_weights + i * K + rank, tl.sum(g * (other - own), 1), mask=inside)
         g = g * w[:, None]
         total -= g
         tl.atomic_add(to_x + j[:, None] * C + c[None, :], g, mask=mask, sem="relaxed")
@@ -61,10 +61,10 @@ def _products(x, neighbors, out, n, C, K: tl.constexpr, BLOCK: tl.constexpr, WID
     inside = i < n
     mask = inside[:, None] & (c < C)[None, :]
     own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    for l in range(K):
-        j = tl.load(neighbors + i * K + l, mask=inside, other=0).to(tl.int64)
+    for rank in range(K):
+        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
         other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        tl.store(out + i * K + l, tl.sum(own * other, 1), mask=inside)
+        tl.store(out + i * K + rank, tl.sum(own * other, 1), mask=inside)
 
 
 @triton.jit
@@ -75,9 +75,9 @@ def _products_back(x, neighbors, slope, to_x, n, C, K: tl.constexpr, BLOCK: tl.c
     mask = inside[:, None] & (c < C)[None, :]
     own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
     total = tl.zeros([BLOCK, WIDE], tl.float32)
-    for l in range(K):
-        j = tl.load(neighbors + i * K + l, mask=inside, other=0).to(tl.int64)
-        g = tl.load(slope + i * K + l, mask=inside, other=0.0).to(tl.float32)
+    for rank in range(K):
+        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
+        g = tl.load(slope + i * K + rank, mask=inside, other=0.0).to(tl.float32)
         other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
         total += g[:, None] * other
         tl.atomic_add(to_x + j[:, None] * C + c[None, :], g[:, None] * own, mask=mask, sem="relaxed")
@@ -121,9 +121,7 @@ class _Products(torch.autograd.Function):
         x, neighbors = ctx.saved_tensors
         (n, k), c = neighbors.shape, x.shape[1]
         to_x = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        _products_back[_grid(n)](
-            x, neighbors, slope.contiguous(), to_x, n, c, k, _BLOCK, triton.next_power_of_2(c)
-        )
+        _products_back[_grid(n)](x, neighbors, slope.contiguous(), to_x, n, c, k, _BLOCK, triton.next_power_of_2(c))
         return to_x.to(x.dtype), None
 
 

@@ -1,0 +1,87 @@
+"""Residual blocks and the convolution over ranked neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from glocal import grid_graph, window_graph
+from glocal.errors import ArgumentError
+from glocal.nn.functional import graph_conv
+from glocal.nn.ranked import GraphResidualBlock, RankedGraphConv, rank_weights
+from glocal.nn.residual import Downsample, ResidualBlock, Upsample, conv3x3, lattice_filters
+
+
+def unit(*shape: int) -> torch.Tensor:
+    return nn.functional.normalize(torch.randn(*shape, dtype=torch.float64), dim=-1)
+
+
+def test_a_convolution_equals_graph_conv_on_the_lattice() -> None:
+    conv = conv3x3(4, 6).double()
+    x = torch.randn(2, 4, 5, 7, dtype=torch.float64)
+    graph = grid_graph((5, 7), size=3, boundary="zero")
+    found = graph_conv(x.flatten(2).transpose(1, 2).contiguous(), graph, lattice_filters(conv).contiguous())
+    torch.testing.assert_close(found.transpose(1, 2).reshape(2, 6, 5, 7), conv(x))
+
+
+def test_ranked_conv_equals_its_equation() -> None:
+    torch.manual_seed(0)
+    x, e = torch.randn(30, 4, dtype=torch.float64), unit(1, 5, 6, 3)
+    graph, similarities = window_graph(e, radius=2, k=3, exclude=0)
+    layer = RankedGraphConv(4, 2, degree=3, channels=5).double()
+    layer.logits.data.normal_()
+    found = layer(x, graph, similarities)
+    for i in range(30):
+        scores = [torch.zeros((), dtype=torch.float64)]
+        for place in range(3):
+            s = e.view(30, 3)[i] @ e.view(30, 3)[graph.neighbors[i, place]]
+            scores.append(layer.temperature[0] * (s - 1) + layer.logits[place])
+        weights = torch.softmax(torch.stack(scores), 0)[1:]
+        u = x @ layer.value.T
+        wanted = sum(weights[p] * (u[graph.neighbors[i, p]] - u[i]) @ layer.filters[p] for p in range(3))
+        torch.testing.assert_close(found[i], wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_gradients_reach_the_embedding() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(16, 2, dtype=torch.float64, requires_grad=True)
+    vectors = torch.randn(1, 4, 4, 3, dtype=torch.float64, requires_grad=True)
+    layer = RankedGraphConv(2, 2, degree=2, channels=3).double()
+
+    def run(x: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        e = nn.functional.normalize(vectors, dim=-1)
+        return layer(x, *window_graph(e, radius=1, k=2, exclude=0))
+
+    assert torch.autograd.gradcheck(run, (x, vectors), atol=1e-4)
+
+
+def test_constants_give_nothing() -> None:
+    layer = RankedGraphConv(3, 4, degree=2)
+    window = window_graph(unit(1, 4, 4, 3).float(), radius=2, k=2)
+    assert layer(torch.ones(16, 3), *window).abs().max() == 0
+
+
+def test_rank_weights_leave_room_for_the_vertex() -> None:
+    weights = rank_weights(torch.tensor([[1.0, -1.0]]), torch.tensor([5.0]), torch.zeros(2))
+    assert 0.49 < float(weights[0, 0]) < 0.51
+    assert float(weights[0, 1]) < 1e-4
+
+
+def test_blocks_are_homogeneous() -> None:
+    x = torch.randn(1, 8, 8, 8)
+    window = window_graph(unit(1, 8, 8, 4).float(), radius=2, k=3, exclude=0)
+    for block, more in ((ResidualBlock(8), ()), (GraphResidualBlock(8, degree=3), window)):
+        torch.testing.assert_close(block(3 * x, *more), 3 * block(x, *more))
+
+
+def test_down_and_up_change_the_size_by_two() -> None:
+    assert Upsample(4, 2)(Downsample(2, 4)(torch.zeros(1, 2, 6, 8))).shape == (1, 2, 6, 8)
+
+
+def test_messages() -> None:
+    with pytest.raises(ArgumentError, match=r"RankedGraphConv: `degree` \(=0\) must be positive"):
+        RankedGraphConv(1, 1, degree=0)
+    layer = RankedGraphConv(1, 1, degree=3)
+    with pytest.raises(ArgumentError, match="the layer has degree 3, the graph 2"):
+        layer(torch.zeros(4, 1), *window_graph(torch.rand(2, 2, 1), radius=1, k=2))
