@@ -11,10 +11,15 @@ PROMISED = {
 }  # fmt: skip
 LAYERS = {
     "BiasedReLU",
+    "Downsample",
     "GraphConv",
+    "GraphResidualBlock",
     "GraphSequential",
+    "RankedGraphConv",
+    "ResidualBlock",
     "SharedGraphConv",
     "SoftThreshold",
+    "Upsample",
     "functional",
     "init",
     "spectral",
