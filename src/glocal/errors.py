@@ -50,6 +50,12 @@ class DeviceError(GlocalError, RuntimeError):
     exit_code = 7
 
 
+class DerivativeError(GlocalError, RuntimeError):
+    """A derivative was asked for that does not exist."""
+
+    exit_code = 1
+
+
 class MissingDependencyError(GlocalError, RuntimeError):
     """An optional library that this call needs is not installed."""
 

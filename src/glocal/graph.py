@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError, InputError, OutputError
+from glocal.kernels.known import check_range
 from glocal.lattice import Lattice
 
 _FORMAT = "glocal-graph-1"
@@ -34,6 +35,9 @@ class Graph:
         The factors `g(w_i, j_l)` of equation 5, finite and not negative; None means 1 everywhere.
     distances : Tensor, (n, d) float, or None
         The Euclidean distances between the feature vectors the graph was built from.
+    num_sources : int, optional
+        The number `m` of vertices that edges may point to, where they belong to another signal: layers then take a
+        signal (m, c) and return one of n rows. By default the graph joins a signal to itself: m = n.
 
     Raises
     ------
@@ -51,13 +55,14 @@ class Graph:
     neighbors: Tensor
     weights: Tensor | None = field(default_factory=lambda: None)  # no class attribute, which would hide __getattr__
     distances: Tensor | None = None
+    num_sources: int = None  # type: ignore[assignment]  # replaced by n
     lattice: Lattice | None = field(default=None, init=False)
     """The rule that the neighbours follow, where they follow one."""
-    memo: dict[str, Any] = field(default_factory=dict, init=False)
-    """What layers work out about the neighbours once and keep, e.g. the reversed graph."""
 
     def __post_init__(self) -> None:
-        _check_neighbors(self.neighbors)
+        object.__setattr__(self, "num_sources", _checked_sources(self.neighbors, self.num_sources))
+        if not torch.compiler.is_compiling():
+            check_range(self.neighbors, self.num_sources)  # before int32 cuts large numbers off
         object.__setattr__(self, "neighbors", self.neighbors.to(torch.int32).contiguous())
         for name in ("weights", "distances"):
             if getattr(self, name) is not None:
@@ -67,7 +72,8 @@ class Graph:
     def from_lattice(cls, lattice: Lattice, device: torch.device | str = "cpu") -> Graph:
         """Return the graph of a lattice. Cost: O(1), since it stores the rule only."""
         graph = object.__new__(cls)
-        graph.__dict__.update(distances=None, lattice=lattice, memo={}, _device=torch.empty(0, device=device).device)
+        graph.__dict__.update(distances=None, lattice=lattice, _device=torch.empty(0, device=device).device)
+        graph.__dict__["num_sources"] = lattice.num_vertices
         if lattice.boundary != "zero":
             graph.__dict__["weights"] = None
         return graph
@@ -211,27 +217,25 @@ def _read_lattice(text: str, path: str | os.PathLike[str]) -> Lattice:
         raise InputError(message) from error
 
 
-def _check_neighbors(neighbors: Tensor) -> None:
+def _checked_sources(neighbors: Tensor, num_sources: int | None) -> int:
+    """Check the shape and dtype of the neighbours, and return the number of sources."""
     if not isinstance(neighbors, Tensor) or neighbors.ndim != 2:
         shape = tuple(getattr(neighbors, "shape", ()))
         message = f"Graph: `neighbors` must be a tensor of shape (n, d), got {type(neighbors).__name__} {shape}. One row a vertex."
         raise ArgumentError(message)
-    if neighbors.is_floating_point() or neighbors.is_complex() or neighbors.dtype == torch.bool:
+    if neighbors.dtype not in (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8):
         message = f"Graph: `neighbors` must hold integers, got {neighbors.dtype}. Convert with .to(torch.int32)."
         raise ArgumentError(message)
     n, d = neighbors.shape
     if n == 0 or d == 0:
         message = f"Graph: `neighbors` (n={n}, d={d}) is empty. A graph needs at least one vertex with one edge."
         raise ArgumentError(message)
-    if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
-        return  # values cannot be looked at while a CUDA graph is recorded
-    low, high = (int(v) for v in torch.aminmax(neighbors))
-    if low < 0 or high >= n:
-        bad = low if low < 0 else high
-        message = (
-            f"Graph: `neighbors` holds the index {bad}, but vertices are numbered 0 to {n - 1}. Check the builder."
-        )
+    if num_sources is None:
+        return n
+    if not 0 < int(num_sources) < 2**31:
+        message = f"Graph: `num_sources` (={num_sources}) must be positive and below 2^31. Leave it out for one signal."
         raise ArgumentError(message)
+    return int(num_sources)
 
 
 def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:

@@ -15,6 +15,7 @@ from glocal.bench.options import BenchOptions
 from glocal.bench.timing import Row, interleave, rows
 from glocal.graph import Graph
 from glocal.graphs.patch import patch_graph
+from glocal.kernels import ops
 from glocal.nn import functional
 
 INDEXING, GEOMETRIC = "torch indexing", "PyTorch Geometric"
@@ -102,8 +103,6 @@ def _conv_rows(case: Case, repeats: int) -> list[Row]:
     assert graph.weights is not None
     given = tuple(zip((x, filters, graph.weights), case.needs, strict=True))
     long = graph.neighbors.long()
-    reverse = functional.reverse(graph)
-    operation = _operation("graph_conv")
 
     def step(layer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[], Any]:
         def once() -> list[Tensor | None]:
@@ -114,7 +113,7 @@ def _conv_rows(case: Case, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, f, w: operation(x.unsqueeze(0), graph.neighbors, w, f, reverse).squeeze(0)),
+        "ours": step(lambda x, f, w: ops.graph_conv(x.unsqueeze(0), graph.neighbors, w, f).squeeze(0)),
         INDEXING: step(lambda x, f, w: indexing(x, long, w, f)),
     }
     if GEOMETRIC in case.targets and importlib.util.find_spec("torch_geometric") is not None:
@@ -130,8 +129,7 @@ def _shared_rows(graph: Graph, repeats: int) -> list[Row]:
     x = torch.randn(graph.num_vertices, 18, generator=make)
     taps, gradient = torch.randn(graph.degree, generator=make), torch.randn(x.shape, generator=make)
     assert graph.weights is not None
-    given, long, reverse = (x, taps, graph.weights), graph.neighbors.long(), functional.reverse(graph)
-    operation = _operation("shared_conv")
+    given, long = (x, taps, graph.weights), graph.neighbors.long()
 
     def step(layer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[], Any]:
         def once() -> list[Tensor | None]:
@@ -142,7 +140,7 @@ def _shared_rows(graph: Graph, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, h, w: operation(x.unsqueeze(0), graph.neighbors, w, h, reverse).squeeze(0)),
+        "ours": step(lambda x, h, w: ops.shared_conv(x.unsqueeze(0), graph.neighbors, w, h).squeeze(0)),
         INDEXING: step(lambda x, h, w: torch.einsum("ndc,nd->nc", x[long], w * h)),
     }
     note = _difference(works["ours"](), works[INDEXING]())
@@ -155,13 +153,7 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
     x = torch.randn(graph.num_vertices, 3, generator=make)
     filters, bias = torch.randn(graph.degree, 3, 50, generator=make), torch.randn(50, generator=make)
     gradient = torch.randn(50, 50, generator=make)
-    long, reverse, fused, conv = (
-        graph.neighbors.long(),
-        functional.reverse(graph),
-        _operation("gram"),
-        _operation("graph_conv"),
-    )
-    weights = graph.weights
+    long, weights = graph.neighbors.long(), graph.weights
     assert weights is not None
 
     def maps_product(maps: Tensor) -> Tensor:
@@ -178,10 +170,8 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
 
     composed = "graph_conv, relu, product"
     works = {
-        "ours": step(lambda x: fused(x, graph.neighbors, weights, filters, bias, reverse)),
-        composed: step(
-            lambda x: maps_product(conv(x.unsqueeze(0), graph.neighbors, weights, filters, reverse).squeeze(0))
-        ),
+        "ours": step(lambda x: functional.gram(x, graph, filters, bias)),
+        composed: step(lambda x: maps_product(functional.graph_conv(x, graph, filters))),
         INDEXING: step(lambda x: maps_product(indexing(x, long, weights, filters))),
     }
     note = _difference(works["ours"](), works[INDEXING]())
@@ -189,12 +179,6 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
     return rows(
         f"Gram matrix of 50 maps, n={graph.num_vertices}: x", interleave(works, repeats=repeats), targets, {}, note
     )
-
-
-def _operation(name: str) -> Callable[..., Tensor]:
-    from glocal.kernels import select
-
-    return select.pick(name, "cpu")
 
 
 def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> str:
@@ -222,5 +206,4 @@ def memory_case(side: str, *, small: bool) -> Callable[[], object]:
     if side == "torch":
         long = graph.neighbors.long()
         return lambda: indexing(x, long, weights, filters).backward(gradient)
-    reverse, operation = functional.reverse(graph), _operation("graph_conv")
-    return lambda: operation(x.unsqueeze(0), graph.neighbors, weights, filters, reverse).squeeze(0).backward(gradient)
+    return lambda: functional.graph_conv(x, graph, filters).backward(gradient)

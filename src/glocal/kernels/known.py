@@ -1,7 +1,7 @@
-"""What was found out about a tensor that nobody writes to, for as long as it lives.
+"""What was found out about a graph: facts about its tensors, kept for as long as the tensor lives and is not written to.
 
-Writing is noticed where torch counts it; through NumPy or `.data` it is not. So this is for the neighbours of a graph,
-which is immutable, not for parameters.
+torch counts the writes to a tensor; when the count or the memory changes, the facts are found again. Writes through
+NumPy or `.data` are not counted. So this is for the neighbours and weights of a graph, not for parameters.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import weakref
 from collections.abc import Callable, Hashable
 from typing import Any
 
+import torch
 from torch import Tensor
 
-_found: dict[int, tuple[Any, Any, dict[Hashable, Any]]] = {}  # by identity: the tensor, its state, and what is known
+from glocal.errors import ArgumentError
+from glocal.kernels import select
+
+_found: dict[int, tuple[Any, Any, dict[Hashable, Any]]] = {}  # by identity: the tensor, its state, and its facts
 
 
 def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
@@ -26,7 +30,7 @@ def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
     >>> known(x, "sum", lambda: int(x.sum()))
     6
     """
-    if tensor.is_inference():  # torch does not count what is written to it
+    if tensor.is_inference():  # torch does not count the writes to it
         return find()
     key, state = id(tensor), (tensor._version, tensor.data_ptr(), tensor.shape, tensor.dtype)
     entry = _found.get(key)
@@ -37,3 +41,29 @@ def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
     if what not in facts:
         facts[what] = find()
     return facts[what]
+
+
+def check_range(neighbors: Tensor, num_sources: int) -> None:
+    """Raise ArgumentError if a neighbour is not one of the sources. Cost: O(n d), once for each state of the tensor."""
+    if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
+        return  # values cannot be read while a CUDA graph is recorded
+    low, high = known(neighbors, "range", lambda: tuple(int(v) for v in torch.aminmax(neighbors)))
+    if low < 0 or high >= num_sources:
+        bad = low if low < 0 else high
+        message = (
+            f"Graph: `neighbors` holds the index {bad}, but vertices are numbered 0 to {num_sources - 1}. "
+            "Check the builder, and do not write to the tensor of a graph."
+        )
+        raise ArgumentError(message)
+
+
+def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
+    """List the edges by the vertex they point to, once for each graph: `reference.reverse` says how."""
+
+    def find() -> tuple[Tensor, Tensor]:
+        check_range(neighbors, num_sources)
+        found: tuple[Tensor, Tensor] = select.pick("reverse", neighbors.device)(neighbors, num_sources)
+        return found
+
+    result: tuple[Tensor, Tensor] = known(neighbors, ("reverse", num_sources), find)
+    return result

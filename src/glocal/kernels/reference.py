@@ -2,18 +2,19 @@
 
 Neighbour search compares squared distances bit by bit, so the order of the float32 additions is part of the
 definition: `window_sum` says it. Every backend follows it and fused multiply-adds are not used, so every backend finds
-the same neighbours, ties included. `reverse` is the reversed graph that fast backward passes gather over; autograd
-does without it here.
+the same neighbours, ties included.
+
+Operations on signals have the names and arguments of the operators in `ops`. x has m rows where the graph has n
+vertices; m = n unless the graph joins two signals. `reverse` is the reversed graph that fast backward passes gather
+over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-
-Reverse = tuple[Tensor, Tensor]
 
 
 def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
@@ -113,56 +114,94 @@ def knn(features: Tensor, k: int, progress: Callable[[float], None] | None = Non
     return neighbors, distances.clamp_(min=0)
 
 
-def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None, reverse: Reverse | None = None) -> Tensor:
-    """Equation 5: `p_l(i, x) = g(w_i, j_l) x[j_l]`, from x (b, n, c) to patches (b, n, d, c). Differentiable."""
+def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
+    """Equation 5: `p_l(i, x) = g(w_i, j_l) x[j_l]`, from x (b, m, c) to patches (b, n, d, c). Differentiable."""
     patches = x.index_select(1, neighbors.reshape(-1)).unflatten(1, neighbors.shape)
     return patches if weights is None else patches * weights.unsqueeze(-1)
 
 
-def graph_conv(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse | None = None
-) -> Tensor:
-    """Equations 6 and 7 without the non-linearity: x (b, n, c), filters (d, c, m) -> (b, n, m). Differentiable."""
+def extract_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x and weights from that of the patches, g (b, n, d, c); None where `mask` is False."""
+    gx = gw = None
+    if mask[0]:
+        q = g if weights is None else g * weights.unsqueeze(-1)
+        gx = torch.zeros_like(x).index_add_(1, neighbors.reshape(-1), q.flatten(1, 2))
+    if mask[1]:
+        gw = (g * extract(x, neighbors, None)).sum((0, 3))
+    return gx, gw
+
+
+def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
+    """Equations 6 and 7 without the non-linearity: x (b, m, c), filters (d, c, maps) -> (b, n, maps). Differentiable."""
     return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights), filters)
 
 
-def shared_conv(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, reverse: Reverse | None = None
-) -> Tensor:
-    """Equation 6 with one filter `taps` (d,) for all channels: x (b, n, c) -> (b, n, c). Differentiable."""
+def graph_conv_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x, weights and filters from that of the result, g (b, n, maps); None where `mask` is False."""
+    patches = torch.einsum("bnm,dcm->bndc", g, filters)
+    found = extract_backward(patches, x, neighbors, weights, mask)
+    gf = torch.einsum("bndc,bnm->dcm", extract(x, neighbors, weights), g) if mask[2] else None
+    return *found, gf
+
+
+def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
+    """Equation 6 with one filter `taps` (d,) for all channels: x (b, m, c) -> (b, n, c). Differentiable."""
     return torch.einsum("bndc,d->bnc", extract(x, neighbors, weights), taps)
 
 
-def gram(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, reverse: Reverse | None = None
+def shared_conv_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x, weights and taps from that of the result, g (b, n, c); None where `mask` is False."""
+    found = extract_backward(torch.einsum("bnc,d->bndc", g, taps), x, neighbors, weights, mask)
+    gt = torch.einsum("bndc,bnc->d", extract(x, neighbors, weights), g) if mask[2] else None
+    return *found, gt
+
+
+def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, x (m, c) -> (maps, maps) in float64, and the maps.
+
+    Computed in the dtype of x, which may be float64 where the others are float32.
+    """
+    w, h, b = (None if t is None else t.to(x.dtype) for t in (weights, filters, bias))
+    assert h is not None
+    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, w, h).squeeze(0) + b)
+    return (maps.T @ maps).double(), maps
+
+
+def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
+    """An empty tensor of the shape and dtype that `gram` returns its maps in."""
+    return x.new_empty(neighbors.shape[0], filters.shape[2])
+
+
+def gram_backward(
+    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
-    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`: x (n, c) -> (m, m). Differentiable."""
-    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, weights, filters).squeeze(0) + bias)
-    return maps.T @ maps
+    """The gradient of x (m, c), in the dtype of the filters, from that of the Gram matrix, g (maps, maps)."""
+    w, h = (None if t is None else t.to(x.dtype) for t in (weights, filters))
+    assert h is not None
+    slope = torch.where(maps > 0, maps @ (g + g.T).to(maps.dtype), 0)
+    gx = graph_conv_backward(slope.unsqueeze(0), x.unsqueeze(0), neighbors, w, h, (True, False, False))[0]
+    assert gx is not None
+    return gx.squeeze(0).to(filters.dtype)
 
 
-def gram_pullback(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram`, and a function that makes of a gradient of it, (m, m), that of x, in the precision of the filters."""
-    point = x.detach().requires_grad_(True)
-    wide = None if weights is None else weights.to(x)
-    with torch.enable_grad():
-        found = gram(point, neighbors, wide, filters.to(x), bias.to(x))
-    return found.detach(), lambda g: torch.autograd.grad(found, point, g.to(x))[0].to(filters)
+def variation(image: Tensor) -> tuple[Tensor, Tensor]:
+    """Total variation `sum |x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c), and its gradient.
 
-
-def variation(image: Tensor) -> Tensor:
-    """Total variation `sum |x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c). Differentiable."""
-    return (image[1:] - image[:-1]).abs().sum() + (image[:, 1:] - image[:, :-1]).abs().sum()
-
-
-def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
-    """`variation` and its gradient, the sums of the signs of `x_i - x_j`."""
-    point = image.detach().requires_grad_(True)
-    with torch.enable_grad():
-        value = variation(point)
-    return value.detach(), torch.autograd.grad(value, point)[0]
+    The gradient is the sum of the signs of `x_i - x_j`.
+    """
+    down, right = image[1:] - image[:-1], image[:, 1:] - image[:, :-1]
+    slope = torch.zeros_like(image)
+    slope[1:] += down.sign()
+    slope[:-1] -= down.sign()
+    slope[:, 1:] += right.sign()
+    slope[:, :-1] -= right.sign()
+    return down.abs().sum() + right.abs().sum(), slope
 
 
 def products(vectors: Tensor, some: list[int]) -> Tensor:
@@ -175,13 +214,13 @@ def combine(factors: Tensor, vectors: Tensor) -> Tensor:
     return factors.to(vectors) @ vectors
 
 
-def reverse(neighbors: Tensor) -> tuple[Tensor, Tensor]:
+def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
     """List the edges by the vertex they point to: `edges[start[j] : start[j + 1]]` are those with target `j`.
 
     Edge `i * d + l` is column `l` of vertex `i`; the edges of one target come in increasing order.
-    Returns start (n + 1,) int64 and edges (n d,) int64. Cost: O(n d log(n d)).
+    Returns start (m + 1,) int64 and edges (n d,) int64 for m sources. Cost: O(n d log(n d)).
     """
     targets = neighbors.reshape(-1).long()
-    count = torch.bincount(targets, minlength=neighbors.shape[0])
+    count = torch.bincount(targets, minlength=num_sources)
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     return start, torch.argsort(targets, stable=True)

@@ -20,15 +20,18 @@ from glocal.errors import DeviceError
 ON_SIGNALS = (
     "reverse",
     "extract",
+    "extract_backward",
     "graph_conv",
+    "graph_conv_backward",
     "shared_conv",
+    "shared_conv_backward",
     "gram",
-    "gram_pullback",
+    "gram_maps",
+    "gram_backward",
     "variation",
-    "variation_slope",
 )
 ON_VECTORS = ("products", "combine")
-_ON_GPU = ("extract", "graph_conv", "shared_conv", "gram_pullback", "variation_slope")
+_ON_GPU = tuple(name for name in ON_SIGNALS if name != "reverse")
 ON_WINDOWS = ("similarities", "weighted_differences")
 OPERATIONS = ("patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_VECTORS, *ON_WINDOWS)
 
@@ -55,11 +58,13 @@ def _always(device: torch.device) -> str | None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One set of kernels: the module that holds each operation, and when it cannot run."""
+    """One set of kernels: the module that holds each operation, when it cannot run, and which dtypes it takes."""
 
     name: str
     modules: dict[str, str]
     refuses: Callable[[torch.device], str | None]
+    half: bool = False
+    """Whether it takes bfloat16 and float16; otherwise it is given float32."""
 
 
 # The first backend that has the operation and does not refuse runs it.
@@ -70,6 +75,7 @@ BACKENDS: tuple[Backend, ...] = (
         | dict.fromkeys(_ON_GPU, "cuda.operations")
         | dict.fromkeys(ON_WINDOWS, "cuda.ranked"),
         _cuda_refuses,
+        half=True,
     ),
     Backend(
         "cpu",
@@ -97,16 +103,25 @@ def pick(operation: str, device: torch.device | str) -> Callable[..., Any]:
     ...
     glocal.errors.DeviceError: ...no backend has the operation 'window'...
     """
-    return _pick(operation, torch.device(device), os.environ.get("GLOCAL_BACKEND", ""))
+    return _pick(operation, torch.device(device), os.environ.get("GLOCAL_BACKEND", ""))[1]
+
+
+def chosen(operation: str, device: torch.device | str) -> Backend:
+    """Return the backend that runs `operation` for tensors on `device`. Raises DeviceError if none may.
+
+    >>> chosen("knn", "cpu").name
+    'portable'
+    """
+    return _pick(operation, torch.device(device), os.environ.get("GLOCAL_BACKEND", ""))[0]
 
 
 def explain(device: torch.device | str = "cpu") -> list[tuple[str, str, str]]:
     """List `(operation, backend, why the earlier ones do not run it)` for `device`."""
     rows = []
     for operation in OPERATIONS:
-        function = pick(operation, device)
+        name = chosen(operation, device).name
         reasons = [f"{b.name}: {why}" for b in BACKENDS if (why := _why_not(b, operation, torch.device(device)))]
-        rows.append((operation, function.__module__.split(".")[2], "; ".join(reasons)))
+        rows.append((operation, name, "; ".join(reasons)))
     return rows
 
 
@@ -118,7 +133,7 @@ def _why_not(backend: Backend, operation: str, device: torch.device) -> str | No
 
 
 @cache
-def _pick(operation: str, device: torch.device, wanted: str) -> Callable[..., Any]:
+def _pick(operation: str, device: torch.device, wanted: str) -> tuple[Backend, Callable[..., Any]]:
     names = [b.name for b in BACKENDS]
     if wanted and wanted not in names:
         message = f"GLOCAL_BACKEND (={wanted!r}) is not a backend. Choose one of {', '.join(names)}, or unset it."
@@ -137,6 +152,6 @@ def _pick(operation: str, device: torch.device, wanted: str) -> Callable[..., An
         if _why_not(backend, operation, device) is None:
             module = importlib.import_module(f"glocal.kernels.{backend.modules[operation]}")
             function: Callable[..., Any] = getattr(module, operation)
-            return function
+            return backend, function
     message = f"pick: no backend can run {operation!r} on {device}. Move the tensors to the CPU."
     raise DeviceError(message)

@@ -9,7 +9,9 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
-from glocal.kernels import select
+from glocal.kernels import known, ops
+
+_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
@@ -17,8 +19,8 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
 
     Parameters
     ----------
-    x : Tensor, (n, c) or (batch, n, c)
-        The signal, float32 or float64.
+    x : Tensor, (s, c) or (batch, s, c)
+        The signal on the s sources of the graph; s = n unless the graph joins two signals.
     graph : Graph
         `j_l = graph.neighbors[i, l]` and `g_il = graph.weights[i, l]` (1 where the graph has no weights).
     filters : Tensor, (d, c, m)
@@ -27,7 +29,12 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
     Returns
     -------
     Tensor, (n, m) or (batch, n, m), differentiable in `x`, `filters` and `graph.weights`.
-    Cost: O(n d c m) time; the fast backends need O(n (c + m)) memory beside the result.
+    Cost: O(n d c m) time; the fast backends need O(n (c + m)) memory besides the result.
+
+    Raises
+    ------
+    ArgumentError, DeviceError
+        If shapes, dtypes or devices do not fit together.
 
     >>> import torch
     >>> from glocal import grid_graph
@@ -35,64 +42,85 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
     tensor([[3., 7., 6.]])
     """
     batched = _checked("graph_conv", x, graph, filters)
-    if filters.ndim != 3 or filters.shape[:2] != (graph.degree, x.shape[-1]):
+    if filters.ndim != 3 or filters.shape[0] != graph.degree or filters.shape[1] != x.shape[-1]:
         message = (
             f"graph_conv: `filters` (shape {tuple(filters.shape)}) must be (d={graph.degree}, c={x.shape[-1]}, m). "
             "Match the graph's degree and the signal's channels."
         )
         raise ArgumentError(message)
-    weights = _like(graph.weights, x)
-    y: Tensor = select.pick("graph_conv", x.device)(batched, graph.neighbors, weights, filters, reverse(graph))
+    y: Tensor = ops.graph_conv(batched, graph.neighbors, _like(graph.weights, x), filters)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
 def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     """Equation 6 with one filter for all channels: `y[i, c] = sum_l g_il x[j_l, c] h[l]`.
 
-    The middle layer of the paper's image denoiser. x (n, c) or (batch, n, c), taps (d,) -> the shape of x.
-    Cost: O(n d c).
+    The middle layer of the paper's image denoiser.
+
+    Parameters
+    ----------
+    x : Tensor, (s, c) or (batch, s, c)
+        The signal on the sources of the graph.
+    graph : Graph
+        As in `graph_conv`.
+    taps : Tensor, (d,)
+        The filter.
+
+    Returns
+    -------
+    Tensor, (n, c) or (batch, n, c), differentiable in `x`, `taps` and `graph.weights`. Cost: O(n d c).
+
+    >>> import torch
+    >>> from glocal import grid_graph
+    >>> shared_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3)).T
+    tensor([[3., 7., 6.]])
     """
     batched = _checked("shared_conv", x, graph, taps)
-    if taps.shape != (graph.degree,):
+    if taps.ndim != 1 or taps.shape[0] != graph.degree:
         message = (
             f"shared_conv: `taps` (shape {tuple(taps.shape)}) must be (d={graph.degree},). Match the graph's degree."
         )
         raise ArgumentError(message)
-    y: Tensor = select.pick("shared_conv", x.device)(
-        batched, graph.neighbors, _like(graph.weights, x), taps, reverse(graph)
-    )
+    y: Tensor = ops.shared_conv(batched, graph.neighbors, _like(graph.weights, x), taps)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
 def extract(x: Tensor, graph: Graph) -> Tensor:
-    """Equation 5, for layers of your own: x (n, c) or (batch, n, c) -> patches (n, d, c) or (batch, n, d, c).
+    """Equation 5, for layers of your own: `p[i, l, c] = g_il x[j_l, c]`.
 
+    x (s, c) or (batch, s, c) -> patches (n, d, c) or (batch, n, d, c), differentiable in `x` and `graph.weights`.
     Cost: O(n d c) time and memory; `graph_conv` avoids that memory.
+
+    >>> import torch
+    >>> from glocal import grid_graph
+    >>> extract(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"))[:, :, 0]
+    tensor([[0., 1., 2.],
+            [1., 2., 4.],
+            [2., 4., 0.]])
     """
     batched = _checked("extract", x, graph, x)
-    p: Tensor = select.pick("extract", x.device)(batched, graph.neighbors, _like(graph.weights, x), reverse(graph))
+    p: Tensor = ops.extract(batched, graph.neighbors, _like(graph.weights, x))
     return p if x.ndim == 3 else p.squeeze(0)
 
 
 def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
-    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, in one pass: x (n, c) -> (m, m).
+    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, in one pass: x (s, c) -> (m, m).
 
-    Differentiable in `x`. Cost: O(n m (d c + m)) time, O(n m) memory.
+    Differentiable in `x`, and by way of `graph_conv` in the others. Cost: O(n m (d c + m)) time, O(n m) memory.
     """
     _check_gram(x, graph, filters, bias)
-    weights = _like(graph.weights, x)
-    others = any(p is not None and p.requires_grad for p in (weights, filters, bias))
-    back = reverse(graph) if others else None  # the gradient of x alone does without
-    g: Tensor = select.pick("gram", x.device)(x, graph.neighbors, weights, filters, bias, back)
-    return g
+    if any(p is not None and p.requires_grad for p in (graph.weights, filters, bias)):
+        maps = torch.relu(graph_conv(x, graph, filters) + bias)
+        return maps.T @ maps
+    total: Tensor = ops.gram(x, graph.neighbors, _like(graph.weights, x), filters, bias)[0]
+    return total.to(x.dtype)
 
 
 def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram`, and a function that makes of a gradient of it, (m, m), that of x: for losses that know their gradient.
+    """`gram` in float64, and a function from a gradient of it, (m, m), to that of x, for losses that know their gradient.
 
-    The Gram matrix may come in float64, where the backend has summed it so. `x` may be in float64 where the filters are
-    in float32: float32 speed, but on the CPU no map on the wrong side of 0 by rounding, where the gradient jumps; it is
-    float32.
+    `x` may be in float64 where the filters are in float32: float32 speed, but on the CPU no map lies on the wrong side
+    of 0 because of rounding, where the gradient jumps. The gradient has the dtype of the filters.
 
     >>> import torch
     >>> from glocal import grid_graph
@@ -101,10 +129,16 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     (3.0, tensor([[2., 2., 2.]]))
     """
     _check_gram(x, graph, filters, bias, wider=True)
-    found: tuple[Tensor, Callable[[Tensor], Tensor]] = select.pick("gram_pullback", x.device)(
-        x, graph.neighbors, _like(graph.weights, filters), filters, bias
-    )
-    return found
+    neighbors, weights = graph.neighbors, _like(graph.weights, filters)
+    with torch.no_grad():
+        total, maps = ops.gram(x, neighbors, weights, filters, bias)
+
+    @torch.no_grad()
+    def back(g: Tensor) -> Tensor:
+        gx: Tensor = ops.gram_backward(g, maps, x, neighbors, weights, filters)
+        return gx
+
+    return total, back
 
 
 def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider: bool = False) -> None:
@@ -124,34 +158,46 @@ def total_variation(image: Tensor) -> Tensor:
     >>> total_variation(torch.tensor([[[0.0], [2.0]], [[0.0], [2.0]]]))
     tensor(4.)
     """
-    value: Tensor = select.pick("variation", image.device)(image)
+    value: Tensor = ops.variation(image)[0]
     return value
 
 
+@torch.no_grad()
 def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     """`total_variation` and its gradient, for losses that know theirs."""
-    found: tuple[Tensor, Tensor] = select.pick("variation_slope", image.device)(image)
-    return found
+    value, slope = ops.variation(image)
+    return value, slope
+
+
+def reverse(graph: Graph) -> tuple[Tensor, Tensor]:
+    """The edges listed by the vertex they point to: `(start (s + 1,), edges (n d,))`, made once for each graph.
+
+    `edges[start[j] : start[j + 1]]` are the flat positions in `graph.neighbors` that hold `j`, in increasing order.
+    Backward passes gather over it, which is faster than a scatter and gives the same bits in every run.
+    """
+    return known.reverse(graph.neighbors, graph.num_sources)
 
 
 def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: bool = False) -> Tensor:
+    """Check what all operations have in common, and return x with a batch axis."""
     if not isinstance(graph, Graph):
         message = (
             f"{caller}: `graph` is a {type(graph).__name__}, not a Graph. Build one with grid_graph or patch_graph."
         )
         raise ArgumentError(message)
-    if not isinstance(x, Tensor) or x.dtype not in (torch.float32, torch.float64):
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+    if not isinstance(x, Tensor) or x.dtype not in _DTYPES:
+        found = x.dtype if isinstance(x, Tensor) else type(x).__name__
         message = (
-            f"{caller}: the signal must be a float32 or float64 tensor, got {kind}. Convert with .to(torch.float32)."
+            f"{caller}: the signal must be a float32, float64, bfloat16 or float16 tensor, got {found}. "
+            "Convert with .to(torch.float32)."
         )
         raise ArgumentError(message)
     if x.numel() == 0 or parameters.numel() == 0:
         message = f"{caller}: the signal {tuple(x.shape)} or the filters {tuple(parameters.shape)} are empty. Give both some numbers."
         raise ArgumentError(message)
-    if x.ndim not in (2, 3) or x.shape[-2] != graph.num_vertices:
+    if x.ndim not in (2, 3) or x.shape[-2] != graph.num_sources:
         message = (
-            f"{caller}: the signal (shape {tuple(x.shape)}) must be (n, c) or (batch, n, c) with n={graph.num_vertices}. "
+            f"{caller}: the signal (shape {tuple(x.shape)}) must be (n, c) or (batch, n, c) with n={graph.num_sources}. "
             "Use the graph that was built for it."
         )
         raise ArgumentError(message)
@@ -161,22 +207,15 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider:
             "Move all to one device."
         )
         raise DeviceError(message)
-    if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64):
+    if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64) and not _autocast(x):
         message = f"{caller}: the signal is {x.dtype}, the filters are {parameters.dtype}. Convert one with .to(dtype)."
         raise ArgumentError(message)
     return x if x.ndim == 3 else x.unsqueeze(0)
 
 
-def reverse(graph: Graph) -> tuple[Tensor, Tensor]:
-    """The edges listed by the vertex they point to: `(start (n + 1,), edges (n d,))`, made once for each graph.
-
-    `edges[start[j] : start[j + 1]]` are the flat positions in `graph.neighbors` that hold `j`, in increasing order.
-    The backward pass gathers over it, which is faster than a scatter and gives the same bits in every run.
-    """
-    if "reverse" not in graph.memo:
-        graph.memo["reverse"] = select.pick("reverse", graph.device)(graph.neighbors)
-    found: tuple[Tensor, Tensor] = graph.memo["reverse"]
-    return found
+def _autocast(x: Tensor) -> bool:
+    """Whether the operators choose the dtype themselves."""
+    return torch.is_autocast_enabled(x.device.type)
 
 
 def _like(weights: Tensor | None, x: Tensor) -> Tensor | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -18,25 +16,28 @@ from glocal.kernels.cpu.threads import share
 OPS = ("graph_conv", "shared_conv", "extract")
 
 
-def inputs(op: str, n: int, d: int, c: int, m: int, *, batch: int = 1, weighted: bool = True, dtype=torch.float64):
+def inputs(op, n, d, c, m, *, batch=1, weighted=True, dtype=torch.float64, sources=None):
     """x, neighbors, weights, then the filter of the operation, if it has one. Neighbours repeat, some are never met."""
     make = torch.Generator().manual_seed(n * 1000 + d * 100 + c * 10 + m)
-    x = torch.randn(batch, n, c, dtype=dtype, generator=make)
-    neighbors = torch.randint(0, max(1, n - 2), (n, d), dtype=torch.int32, generator=make)
+    s = sources or n
+    x = torch.randn(batch, s, c, dtype=dtype, generator=make)
+    neighbors = torch.randint(0, max(1, s - 2), (n, d), dtype=torch.int32, generator=make)
     weights = torch.rand(n, d, dtype=dtype, generator=make) if weighted else None
     filters = {"graph_conv": (d, c, m), "shared_conv": (d,)}.get(op)
     rest = () if filters is None else (torch.randn(filters, dtype=dtype, generator=make),)
     return x, neighbors, weights, *rest
 
 
-def both(op: str, args: tuple) -> Iterator[list[Tensor]]:
-    """The result and all gradients, by the CPU backend and by the reference."""
-    for module in (cpu, reference):
-        leaves = [a.clone().requires_grad_() if a is not None and a.is_floating_point() else a for a in args]
-        extra = (cpu.reverse(args[1]),) if module is cpu else ()
-        y = getattr(module, op)(*leaves, *extra)
-        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)))
-        yield [y.detach(), *(a.grad for a in leaves if a is not None and a.requires_grad)]
+def computed(module, op: str, args: tuple) -> list[Tensor]:
+    """The result and all gradients, by the functions of one backend."""
+    y = getattr(module, op)(*args)
+    g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1))
+    mask = [True, args[2] is not None, True][: len(args) - 1]
+    return [y, *(part for part in getattr(module, f"{op}_backward")(g, *args, mask) if part is not None)]
+
+
+def both(op: str, args: tuple) -> tuple[list[Tensor], list[Tensor]]:
+    return computed(cpu, op, args), computed(reference, op, args)
 
 
 # n, d, c, m: one vertex; every vertex a neighbour; less than a vector; many vectors; several blocks and chunks
@@ -65,23 +66,23 @@ def test_equals_the_reference_forward_and_backward(op, shape, weighted, dtype):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance * max(1.0, b.abs().max().item()))
 
 
+@pytest.mark.parametrize(("n", "sources"), [(1, 9), (40, 3), (300, 700), (700, 300)])
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("shape", [(1, 1, 1, 1), (6, 6, 2, 3), (9, 4, 5, 12)], ids=str)
-def test_gradcheck_for_every_input(op, shape):
-    x, neighbors, weights, *rest = inputs(op, *shape, batch=2)
-    reverse = cpu.reverse(neighbors)
-    leaves = [a.requires_grad_() for a in (x, weights, *rest)]
-    function = getattr(cpu, op)
-    assert torch.autograd.gradcheck(lambda x, w, *rest: function(x, neighbors, w, *rest, reverse), leaves)
+def test_graphs_between_two_signals_equal_the_reference(op, n, sources, monkeypatch):
+    for small in (launch.SMALL, 0):  # sums of copies, and a gather over the reversed graph
+        monkeypatch.setattr(launch, "SMALL", small)
+        ours, theirs = both(op, inputs(op, n, 4, 3, 12, batch=3, sources=sources))
+        for a, b in zip(ours, theirs, strict=True):
+            assert a.shape == b.shape
+            torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize("m", [3, 50])
 def test_gather_over_the_reversed_graph_equals_the_sum_of_copies(m):
     x, neighbors, weights, filters = inputs("graph_conv", 400, 7, 5, m)
     g = torch.randn(1, 400, m, dtype=x.dtype)
-    reverse = cpu.reverse(neighbors)
-    copies, _, _ = launch.backward(x, neighbors, weights, filters, reverse, g, (True, False, False))
-    gathered = launch.signal_gradient(x, weights, filters, reverse, g)
+    copies, _, _ = launch.backward(x, neighbors, weights, filters, g, (True, False, False))
+    gathered = launch.signal_gradient(x, neighbors, weights, filters, g)
     torch.testing.assert_close(copies, gathered, rtol=1e-12, atol=1e-12)
 
 
@@ -96,10 +97,9 @@ def test_gradients_of_filters_too_large_for_a_copy_in_every_part(monkeypatch, sm
 @pytest.mark.parametrize("op", OPS)
 def test_the_backward_pass_is_the_adjoint(op):
     x, neighbors, weights, *rest = inputs(op, 200, 9, 6, 20)
-    x.requires_grad_()
-    y = getattr(cpu, op)(x, neighbors, weights, *rest, cpu.reverse(neighbors))
+    y = getattr(cpu, op)(x, neighbors, weights, *rest)
     v = torch.randn_like(y)
-    (back,) = torch.autograd.grad(y, x, v)
+    back = getattr(cpu, f"{op}_backward")(v, x, neighbors, weights, *rest, [True, False, False])[0]
     torch.testing.assert_close((y * v).sum(), (x * back).sum(), rtol=1e-12, atol=1e-10)
 
 
@@ -110,7 +110,7 @@ def test_same_bits_on_any_number_of_threads(op):
     try:
         for threads in (1, 2, 3, 3):
             torch.set_num_threads(threads)
-            results.append(next(both(op, args)))
+            results.append(computed(cpu, op, args))
     finally:
         torch.set_num_threads(before)
     for other in results[1:]:
@@ -118,18 +118,21 @@ def test_same_bits_on_any_number_of_threads(op):
 
 
 def test_only_the_gradients_that_are_needed_are_computed():
-    x, neighbors, weights, filters = inputs("graph_conv", 30, 4, 3, 9)
-    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
-    grads = y.grad_fn.apply(torch.ones_like(y))
-    assert [g is not None for g in grads] == [True, False, False, False, False, False]
+    for op in OPS:
+        args = inputs(op, 30, 4, 3, 9)
+        g = torch.ones_like(getattr(cpu, op)(*args))
+        for k in range(len(args) - 1):
+            mask = [p == k for p in range(len(args) - 1)]
+            grads = getattr(cpu, f"{op}_backward")(g, *args, mask)
+            assert [part is not None for part in grads] == mask
 
 
 def test_vertices_without_in_edges_get_a_zero_gradient():
     neighbors = torch.zeros(10, 3, dtype=torch.int32)
     for op in OPS:
         x, _, weights, *rest = inputs(op, 10, 3, 9, 4)
-        y = getattr(cpu, op)(x.requires_grad_(), neighbors, weights, *rest, cpu.reverse(neighbors))
-        (g,) = torch.autograd.grad(y.sum(), x)
+        y = getattr(cpu, op)(x, neighbors, weights, *rest)
+        g = getattr(cpu, f"{op}_backward")(torch.ones_like(y), x, neighbors, weights, *rest, [True, False, False])[0]
         assert torch.equal(g[:, 1:], torch.zeros(1, 9, 9, dtype=x.dtype))
         assert g[:, 0].abs().min() > 0
 
@@ -143,12 +146,11 @@ def test_a_hub_with_more_in_edges_than_a_segment():
 
 def test_a_signal_that_is_not_contiguous():
     x, neighbors, weights, filters = inputs("graph_conv", 64, 5, 4, 9)
-    reverse = cpu.reverse(neighbors)
     wide = torch.stack([x, x + 1], dim=-1)[..., 0]
     assert not wide.is_contiguous()
     assert torch.equal(
-        cpu.graph_conv(wide, neighbors, weights, filters, reverse),
-        cpu.graph_conv(x, neighbors, weights, filters, reverse),
+        cpu.graph_conv(wide, neighbors, weights, filters),
+        cpu.graph_conv(x, neighbors, weights, filters),
     )
 
 
@@ -162,24 +164,16 @@ def test_nothing_is_written_beyond_the_result(n, m):
     blocks = -(-n // convolve.block_size(6))
     for block in reversed(range(blocks)):  # a spill into the next block would not be written over
         packed = convolve.pack(flat[2], 6, m)
-        convolve.forward(flat[0], flat[1], none, packed, n, 3, 2, m, block, block + 1, guarded.numpy())
+        convolve.forward(flat[0], flat[1], none, packed, n, n, 3, 2, m, block, block + 1, guarded.numpy())
     assert torch.equal(guarded[n * m :], torch.full((64,), -7.0))
     expected = reference.graph_conv(x, neighbors, None, filters)
     torch.testing.assert_close(guarded[: n * m].view(1, n, m), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_the_second_derivative_is_refused():
-    x, neighbors, weights, filters = inputs("graph_conv", 8, 3, 2, 4)
-    y = cpu.graph_conv(x.requires_grad_(), neighbors, weights, filters, cpu.reverse(neighbors))
-    (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        g.sum().backward()
-
-
-@pytest.mark.parametrize(("n", "d"), [(1, 1), (7, 7), (1000, 5)])
-def test_reverse_equals_the_reference(n, d):
+@pytest.mark.parametrize(("n", "d", "sources"), [(1, 1, 1), (7, 7, 7), (1000, 5, 1000), (20, 5, 100)])
+def test_reverse_equals_the_reference(n, d, sources):
     neighbors = torch.randint(0, n, (n, d), dtype=torch.int32, generator=torch.Generator().manual_seed(n))
-    (start, edges), (expected_start, expected_edges) = cpu.reverse(neighbors), reference.reverse(neighbors)
+    (start, edges), (expected_start, expected_edges) = (m.reverse(neighbors, sources) for m in (cpu, reference))
     assert start.dtype == torch.int64
     assert edges.dtype == torch.int32
     assert torch.equal(start, expected_start)
@@ -193,14 +187,11 @@ def gram_inputs(n: int, d: int, c: int, m: int, dtype=torch.float64):
 
 
 def gram_and_gradient(module, x, neighbors, weights, filters, bias):
-    x = x.clone().requires_grad_()
-    total = module.gram(x, neighbors, weights, filters, bias, cpu.reverse(neighbors))
-    side = torch.randn(total.shape, dtype=x.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
-    (g,) = torch.autograd.grad(total, x, side)
-    again, back = module.gram_pullback(x.detach(), neighbors, weights, filters, bias)
-    assert torch.equal(again.to(x.dtype), total)
-    assert torch.equal(back(side), g)
-    return total.detach(), g
+    total, maps = module.gram(x, neighbors, weights, filters, bias)
+    side = torch.randn(total.shape, dtype=total.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
+    empty = module.gram_maps(x, neighbors, filters)
+    assert (empty.shape, empty.dtype) == (maps.shape, maps.dtype)
+    return total, module.gram_backward(side, maps, x, neighbors, weights, filters)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -219,9 +210,11 @@ def test_float64_decides_which_side_of_a_kink_a_map_lies_on(module):
     x = torch.stack([0.7 + away, torch.full_like(away, 0.7)], 1).reshape(-1, 1)
     neighbors = torch.arange(8, dtype=torch.int32).view(4, 2).repeat_interleave(2, 0)
     filters = torch.tensor([[[1.0, 0.0]], [[-1.0, 0.0]]])
-    total, back = module.gram_pullback(x, neighbors, torch.ones(8, 2), filters, torch.tensor([0.0, 1.0]))
+    weights = torch.ones(8, 2)
+    total, maps = module.gram(x, neighbors, weights, filters, torch.tensor([0.0, 1.0]))
     torch.testing.assert_close(total[1, 1], torch.tensor(8.0, dtype=torch.float64))
-    gradient = back(torch.tensor([[0.0, 1.0], [0.0, 0.0]])).view(4, 2)
+    side = torch.tensor([[0.0, 1.0], [0.0, 0.0]])
+    gradient = module.gram_backward(side, maps, x, neighbors, weights, filters).view(4, 2)
     assert gradient.dtype == torch.float32
     assert gradient.tolist() == [[2.0, -2.0], [0.0, 0.0], [2.0, -2.0], [0.0, 0.0]]
 
@@ -239,34 +232,39 @@ def test_float64_signals_with_float32_filters(local, scale):
     # Map r of vertex r is 0 but for the rounding of its bias to float32; without a second look half of them come out wrong.
     bias = -reference.graph_conv(x.unsqueeze(0), neighbors, wide, filters)[0].diagonal()[:m].float()
     side = torch.randn(m, m, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    total, back = cpu.gram_pullback(x, neighbors, narrow, filters.float(), bias)
-    expected, slope = reference.gram_pullback(x, neighbors, wide, filters, bias.double())
+    total, maps = cpu.gram(x, neighbors, narrow, filters.float(), bias)
+    expected, wide_maps = reference.gram(x, neighbors, wide, filters, bias.double())
     torch.testing.assert_close(total, expected, rtol=1e-6, atol=1e-6 * float(expected.abs().max()))
-    gradient, right = back(side), slope(side)
+    gradient = cpu.gram_backward(side, maps, x, neighbors, narrow, filters.float())
+    right = reference.gram_backward(side, wide_maps, x, neighbors, wide, filters)
     assert gradient.dtype == torch.float32
     torch.testing.assert_close(gradient.double(), right, rtol=0, atol=3e-6 * float(right.abs().max()))
 
 
 def test_gram_with_a_bias_of_another_precision():
     x, neighbors, weights, filters, bias = gram_inputs(30, 4, 3, 9, dtype=torch.float32)
-    expected = cpu.gram(x, neighbors, weights, filters, bias)
-    assert torch.equal(cpu.gram(x, neighbors, weights, filters, bias.double()), expected)
+    expected, _ = cpu.gram(x, neighbors, weights, filters, bias)
+    assert torch.equal(cpu.gram(x, neighbors, weights, filters, bias.double())[0], expected)
 
 
-def test_gram_without_weights_and_with_gradients_for_all():
-    x, neighbors, _, filters, bias = gram_inputs(30, 4, 3, 9)
-    for ours, theirs in zip(*(gram_and_gradient(m, x, neighbors, None, filters, bias) for m in (cpu, reference))):
+@pytest.mark.parametrize("sources", [30, 12, 200])
+def test_gram_without_weights_and_between_two_signals(sources):
+    x, neighbors, weights, filters = inputs("graph_conv", 30, 4, 3, 9, sources=sources)
+    bias = torch.randn(9, dtype=x.dtype, generator=torch.Generator().manual_seed(9))
+    for w in (None, weights):
+        found = [gram_and_gradient(m, x[0], neighbors, w, filters, bias) for m in (cpu, reference)]
+        for ours, theirs in zip(*found):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_gram_with_runs_between_two_signals():
+    neighbors = (torch.arange(500).unsqueeze(1) + torch.tensor([0, 7, 40])).to(torch.int32)
+    x, _, _, filters = inputs("graph_conv", 500, 3, 2, 9, sources=600)
+    assert launch._runs(neighbors, None).size > 0
+    bias = torch.zeros(9, dtype=x.dtype)
+    found = [gram_and_gradient(m, x[0], neighbors, None, filters, bias) for m in (cpu, reference)]
+    for ours, theirs in zip(*found):
         torch.testing.assert_close(ours, theirs)
-    leaves = [a.requires_grad_() for a in (x, filters, bias)]
-    reverse = cpu.reverse(neighbors)
-    assert torch.autograd.gradcheck(lambda x, f, b: cpu.gram(x, neighbors, None, f, b, reverse), leaves)
-
-
-def test_gram_gradcheck():
-    x, neighbors, weights, filters, bias = gram_inputs(9, 4, 2, 10)
-    reverse = cpu.reverse(neighbors)
-    function = lambda x: cpu.gram(x, neighbors, weights, filters, bias, reverse)  # noqa: E731
-    assert torch.autograd.gradcheck(function, x.requires_grad_())
 
 
 def test_gram_gives_the_same_bits_on_any_number_of_threads():
@@ -303,8 +301,8 @@ def test_overflow_is_a_result_not_a_warning(recwarn):
     neighbors = torch.zeros(n, 3, dtype=torch.int32)
     filters, bias = torch.ones(3, 1, 4), torch.zeros(4)
     huge = torch.full((n, 1), (4 * torch.finfo(torch.float32).max / n) ** 0.5 / 3)
-    gram = cpu.gram(huge, neighbors, None, filters, bias, cpu.reverse(neighbors))
-    assert torch.isinf(gram).all()
+    total = cpu.gram(huge, neighbors, None, filters, bias)[0].float()
+    assert torch.isinf(total).all()
     assert not recwarn.list
 
 
@@ -312,15 +310,9 @@ def test_overflow_is_a_result_not_a_warning(recwarn):
 def test_variation_equals_the_reference(shape):
     image = torch.randn(*shape, generator=torch.Generator().manual_seed(0)).round(decimals=1)  # with equal neighbours
     for dtype in (torch.float32, torch.float64):
-        images = [image.to(dtype).requires_grad_() for _ in range(2)]
-        value, expected = cpu.variation(images[0]), reference.variation(images[1])
-        (slope,), (expected_slope,) = (torch.autograd.grad(3 * v, i) for v, i in zip((value, expected), images))
+        (value, slope), (expected, expected_slope) = (m.variation(image.to(dtype)) for m in (cpu, reference))
         torch.testing.assert_close(value, expected, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0)
         assert torch.equal(slope, expected_slope)
-        for module in (cpu, reference):
-            again, alone = module.variation_slope(image.to(dtype))
-            assert torch.equal(again, module.variation(image.to(dtype)))
-            assert torch.equal(3 * alone, expected_slope)
         assert value.dtype == slope.dtype == dtype
 
 
@@ -349,7 +341,7 @@ def test_no_result_depends_on_addresses(side):
         found = set()
         for offset in range(8):
             room = torch.empty(image.numel() + 8)[offset : offset + image.numel()]
-            found.add(float(cpu.variation(room.copy_(image.view(-1)).view(image.shape))))
+            found.add(float(cpu.variation(room.copy_(image.view(-1)).view(image.shape))[0]))
         assert len(found) == 1
 
 

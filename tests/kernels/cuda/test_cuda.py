@@ -79,14 +79,16 @@ def graph_inputs(n, d, c, m, dtype, weighted):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_gram_pullback_equals_the_reference(dtype, weighted, monkeypatch):
+def test_gram_equals_the_reference(dtype, weighted, monkeypatch):
     monkeypatch.setattr(cuda, "_PIECE", 16)
     args = graph_inputs(50, 5, 3, 7, dtype, weighted)
     side = torch.randn(7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2)).to(DEVICE)
-    (total, back), (expected, slope) = cuda.gram_pullback(*args), reference.gram_pullback(*args)
+    (total, maps), (expected, right) = cuda.gram(*args), reference.gram(*args)
     assert total.dtype == torch.float64
-    torch.testing.assert_close(total.to(dtype), expected)
-    torch.testing.assert_close(back(side), slope(side), rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-4)
+    assert cuda.gram_maps(*args[:2], args[3]).shape == maps.shape
+    gradients = (m.gram_backward(side, f, *args[:-1]) for m, f in ((cuda, maps), (reference, right)))
+    torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("c", [2, 6])  # narrow, and as torch does it
@@ -96,18 +98,18 @@ def test_convolutions_equal_the_reference(operation, c):
     extra = {"extract": (), "graph_conv": (filters,), "shared_conv": (filters[:, 0, 0],)}[operation]
     results = []
     for module in (cuda, reference):
-        leaves = [t.clone().requires_grad_() for t in (x.unsqueeze(0), weights, *extra)]
-        y = getattr(module, operation)(leaves[0], neighbors, leaves[1], *leaves[2:])
-        y.backward(torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)).to(DEVICE))
-        results.append([y.detach(), *(leaf.grad for leaf in leaves)])
+        args = (x.unsqueeze(0), neighbors, weights, *extra)
+        y = getattr(module, operation)(*args)
+        g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1)).to(DEVICE)
+        results.append([y, *getattr(module, f"{operation}_backward")(g, *args, [True] * (len(args) - 1))])
     for ours, theirs in zip(*results):
         torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("shape", [(5, 7, 3), (1, 1, 2), (1, 6, 1), (40, 30, 1)])
-def test_variation_slope_equals_the_reference(shape):
+def test_variation_equals_the_reference(shape):
     image = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(3)).double().to(DEVICE)
-    (value, slope), (expected, right) = cuda.variation_slope(image), reference.variation_slope(image)
+    (value, slope), (expected, right) = cuda.variation(image), reference.variation(image)
     assert float(value) == float(expected)
     assert torch.equal(slope, right)
 
@@ -223,11 +225,11 @@ def test_runs_on_a_gpu_repeat_and_resume_to_the_bit(preset, monkeypatch):
 
 
 def test_the_backend_runs_what_it_has_and_only_on_a_gpu(monkeypatch):
-    picked = {op: select.pick(op, "cuda").__module__.split(".")[2] for op in select.OPERATIONS}
+    picked = {op: select.chosen(op, "cuda").name for op in select.OPERATIONS}
     assert picked["patch_neighbors"] == "cuda"
-    assert picked["gram_pullback"] == picked["shared_conv"] == "cuda"
+    assert picked["gram"] == picked["shared_conv"] == "cuda"
     assert picked["knn"] == "portable"
     assert picked["reverse"] == "reference"
     monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
     with pytest.raises(DeviceError, match="the tensors lie on cpu"):
-        select.pick("gram_pullback", "cpu")
+        select.pick("gram", "cpu")

@@ -289,7 +289,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
 
 def _history(like: Tensor) -> History:
     """The memory of L-BFGS: on a GPU, where it can be, one that stays there."""
-    if select.pick("gram_pullback", like.device).__module__ == "glocal.kernels.cuda.operations":
+    if select.chosen("gram", like.device).name == "cuda":
         from glocal.optim.cuda_history import DeviceHistory
 
         return DeviceHistory(like, HISTORY)

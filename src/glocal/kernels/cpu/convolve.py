@@ -1,6 +1,6 @@
 """The loops of the graph convolution: blocks of vertices, patches that never leave the cache.
 
-All arrays are flat and of one number type. `x` is (b, n, c), `neighbors` (n, d), `weights` (n, d) or empty for all 1,
+All arrays are flat and of one dtype. `x` is (b, s, c) with s sources, `neighbors` (n, d), `weights` (n, d) or empty for all 1,
 `g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch. `start, edges` is the reversed graph.
 Each function does the blocks (or targets) `first` to `last - 1`; any cut gives the same numbers.
 
@@ -118,7 +118,7 @@ def gather(x, neighbors, weights, d, c, i0, i1, base, out):
 
 
 @njit(nogil=True, cache=True)
-def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
+def forward(x, neighbors, weights, packed, n, s, d, c, m, first, last, y):
     """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m)."""
     k, itemsize = d * c, x.itemsize
     chunks, vectors, width = chunking(m, itemsize)
@@ -130,7 +130,7 @@ def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
         batch = number // blocks
         i0 = (number - batch * blocks) * block
         count = min(n, i0 + block) - i0
-        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+        gather(x, neighbors, weights, d, c, i0, i0 + count, batch * s * c, patches)
         # A product is wider than m: it may spill into the next rows, which are written after it, but not into the next
         # block or chunk. So enough of the last rows of a block take the way through `result`.
         direct = max(0, count - width // m - 1) // height * height if chunks == 1 or m == chunks * width else 0
@@ -148,7 +148,7 @@ def forward(x, neighbors, weights, packed, n, d, c, m, first, last, y):
 
 
 @njit(nogil=True, cache=True)
-def backward(x, neighbors, weights, packed, g, n, d, c, m, first, last, low, signal, edge, filters):
+def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, signal, edge, filters):
     """Compute those gradients whose arrays are not empty, so that a block of g is read from the memory once.
 
     `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
@@ -175,12 +175,12 @@ def backward(x, neighbors, weights, packed, g, n, d, c, m, first, last, low, sig
                 left[at] = g[np.uint64(row) + at]
             rows = left.ctypes.data
         if filters.size:
-            gather(x, neighbors, weights, d, c, i0, i0 + count, batch * n * c, patches)
+            gather(x, neighbors, weights, d, c, i0, i0 + count, batch * s * c, patches)
             _filter_products(x, patches, rows, k, m, count, filters)
         if signal.size or edge.size:
             _pull(x, rows, packed, k, m, count, q)
         if edge.size:
-            _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * n, edge)
+            _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * s, batch * n * d, edge)
         if signal.size:
             scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low, signal)
 
@@ -208,7 +208,7 @@ def _pull(x, rows, packed, k, m, count, q):
 
 
 @njit(nogil=True, cache=True)
-def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
+def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, place, out):
     for i in range(count):
         for tap in range(d):
             e = np.uint64((i0 + i) * d + tap)
@@ -216,7 +216,7 @@ def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, out):
             total = x.dtype.type(0)
             for channel in range(np.uint64(c)):
                 total += x[row + channel] * q[at + channel]
-            out[np.uint64(base * d) + e] = total
+            out[np.uint64(place) + e] = total
 
 
 @njit(nogil=True, cache=True)
@@ -268,7 +268,7 @@ def add_spans(parts, offsets, lows, j0, j1, c, planes, out):
 
 
 @njit(nogil=True, cache=True)
-def signal_gradient(g, weights, packed, start, edges, n, d, c, m, first, last, out):
+def signal_gradient(g, weights, packed, start, edges, n, s, d, c, m, first, last, out):
     """Add `sum_(edges (i, l) to j) w_il sum_m filters[l, :, m] g[i, m]` to out[j, :]; targets count over the batches.
 
     `packed` are the filters (d c, m) by `pack_overlapping`, or, where m is shorter than a vector, plain as (d, m, c).
@@ -279,12 +279,12 @@ def signal_gradient(g, weights, packed, start, edges, n, d, c, m, first, last, o
     rows, taps, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, np.int64), np.ones(SEGMENT, g.dtype)
     stride = c * width if m >= size else c * m
     for target in range(first, last):
-        batch = target // n
-        j = target - batch * n
-        for s in range(start[j], start[j + 1], SEGMENT):
-            count = min(SEGMENT, start[j + 1] - s)
+        batch = target // s
+        j = target - batch * s
+        for begin in range(start[j], start[j + 1], SEGMENT):
+            count = min(SEGMENT, start[j + 1] - begin)
             for t in range(count):
-                e = edges[s + t]
+                e = edges[begin + t]
                 i = e // d
                 rows[t] = (batch * n + i) * m
                 taps[t] = (e - i * d) * stride
@@ -316,7 +316,7 @@ def _signal_gradient_narrow(g, filters, rows, taps, scales, c, m, count, place, 
 
 @njit(nogil=True, cache=True)
 def count_sort(targets, start, edges):
-    """Sort the edges 0, 1, ... by their targets, keeping their order: fill `start` (n + 1 zeros) and `edges`."""
+    """Sort the edges 0, 1, ... by their targets, keeping their order: fill `start` (s + 1 zeros) and `edges`."""
     for e in range(targets.size):
         start[targets[e]] += 1
     total = 0

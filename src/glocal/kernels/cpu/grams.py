@@ -9,7 +9,7 @@ at nearly all vertices, an error that the Gram matrix does not average out.
 
 A run is a tap whose neighbours of `RUN` vertices in a row are themselves in a row, as nearly all are on a grid; it is
 copied as a whole. `runs[r d + l]` says it of tap l and the vertices from `r RUN` on. For a graph with runs `x` and its
-gradient are (c, n), else (n, c). Other names as in `convolve`; there is one batch.
+gradient are (c, s), else (s, c), with s sources. Other names as in `convolve`; there is one batch.
 
 Where a map changes its sign the gradient jumps, so a rounding error there is not a small one. `fine` is the signal
 (n, c) in a higher precision than `x`: it decides the sign of what comes out nearer to 0 than `near`, which is 0 where
@@ -99,8 +99,8 @@ def _gather(x, neighbors, weights, d, c, i0, count, out):
 
 
 @njit(nogil=True, cache=True)
-def _gather_runs(x, neighbors, runs, n, d, c, i0, count, out):
-    """As `_gather`, run by run; x is (c, n)."""
+def _gather_runs(x, neighbors, runs, s, d, c, i0, count, out):
+    """As `_gather`, run by run; x is (c, s)."""
     size = x.itemsize
     for first in range(0, count, RUN):
         for tap in range(d):
@@ -108,12 +108,12 @@ def _gather_runs(x, neighbors, runs, n, d, c, i0, count, out):
             if runs[np.uint64((i0 + first) // RUN * d + tap)]:
                 source, target = x.ctypes.data + np.int64(neighbors[e]) * size, out.ctypes.data + at * size
                 for channel in range(c):
-                    copy_run(x, source + channel * n * size, target + channel * BLOCK * size)
+                    copy_run(x, source + channel * s * size, target + channel * BLOCK * size)
                 continue
             for t in range(np.uint64(min(RUN, count - first))):
                 row = np.uint64(neighbors[e + t * np.uint64(d)])
                 for channel in range(np.uint64(c)):
-                    out[np.uint64(at) + t + channel * np.uint64(BLOCK)] = x[row + channel * np.uint64(n)]
+                    out[np.uint64(at) + t + channel * np.uint64(BLOCK)] = x[row + channel * np.uint64(s)]
 
 
 @njit(nogil=True, cache=True)
@@ -203,7 +203,7 @@ def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, 
         i0 = number * BLOCK
         count = min(n, i0 + BLOCK) - i0
         if runs.size:
-            _gather_runs(x, neighbors, runs, n, d, c, i0, count, patches)
+            _gather_runs(x, neighbors, runs, x.size // c, d, c, i0, count, patches)
         else:
             _gather(x, neighbors, weights, d, c, i0, count, patches)
         begin = number * rows * BLOCK

@@ -5,6 +5,7 @@ The number of parts depends on the sizes, never on the number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,24 +17,24 @@ from glocal.kernels.cpu import vectors as loops
 from glocal.kernels.cpu.reuse import room
 from glocal.kernels.cpu.threads import share
 from glocal.kernels.known import known
+from glocal.kernels.known import reverse as reversed_graph
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
 LEAST = 16  # blocks of a part: what a thread does must take longer than waking it
 _NEAR = 1e-6  # of a map's usual size: more than ten times the rounding errors of float32
 COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numbers, or so many numbers
-Reverse = tuple[Tensor, Tensor]
 
 
 def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
     """Convolve: (b, n, m)."""
-    (b, n, c), (d, _, m) = x.shape, filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
     y = _empty(x, b, n, m)
     signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), y.view(-1).numpy()
     packed = convolve.pack(_flat(filters), d * c, m)
     cuts = _cuts(b * _blocks(n, d * c), PARTS, LEAST)
 
     def work(part: int) -> None:
-        convolve.forward(signal, columns, w, packed, n, d, c, m, cuts[part], cuts[part + 1], out)
+        convolve.forward(signal, columns, w, packed, n, s, d, c, m, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return y
@@ -41,13 +42,13 @@ def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tenso
 
 def shared_forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
     """Convolve every channel with the same taps: (b, n, c)."""
-    (b, n, c), d = x.shape, taps.shape[0]
-    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    (b, s, c), (n, d) = x.shape, neighbors.shape
+    y = _empty(x, b, n, c)
     signal, columns, w, h, out = _flat(x), _flat(neighbors), _flat(weights, x), _flat(taps), y.view(-1).numpy()
     cuts = _cuts(b * n)
 
     def work(part: int) -> None:
-        rows.shared_forward(signal, columns, w, h, n, d, c, cuts[part], cuts[part + 1], out)
+        rows.shared_forward(signal, columns, w, h, n, s, d, c, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return y
@@ -55,7 +56,7 @@ def shared_forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: T
 
 def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
     """Gather all patches: (b, n, d, c)."""
-    (b, n, c), d = x.shape, neighbors.shape[1]
+    (b, s, c), (n, d) = x.shape, neighbors.shape
     patches = _empty(x, b, n, d, c)
     signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), patches.view(b, -1).numpy()
     cuts = _cuts(n)
@@ -63,30 +64,30 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
     def work(part: int) -> None:
         batch, piece = divmod(part, len(cuts) - 1)
         i0, i1 = cuts[piece], cuts[piece + 1]
-        convolve.gather(signal, columns, w, d, c, i0, i1, batch * n * c, out[batch, i0 * d * c : i1 * d * c])
+        convolve.gather(signal, columns, w, d, c, i0, i1, batch * s * c, out[batch, i0 * d * c : i1 * d * c])
 
     share(b * (len(cuts) - 1), work)
     return patches
 
 
-def reverse(neighbors: Tensor) -> Reverse:
+def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
     """Sort the edges by target."""
-    start = np.zeros(neighbors.shape[0] + 1, np.int64)
+    start = np.zeros(num_sources + 1, np.int64)
     edges = np.empty(neighbors.numel(), np.int32 if neighbors.numel() < 2**31 else np.int64)
     convolve.count_sort(_flat(neighbors), start, edges)
     return torch.from_numpy(start), torch.from_numpy(edges)
 
 
-def gather_back(x: Tensor, weights: Tensor | None, taps: Tensor | None, reverse: Reverse, g: Tensor) -> Tensor:
+def gather_back(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor | None, g: Tensor) -> Tensor:
     """Sum over the in-edges: the gradient of x for `shared_forward`, or without taps for `extract`."""
-    b, n, c = x.shape
-    start, edges = (_flat(part) for part in reverse)
-    d, right, w, h = edges.size // n, _flat(g), _flat(weights, x), _flat(taps, x)
+    (b, s, c), (n, d) = x.shape, neighbors.shape
+    start, edges = (_flat(part) for part in reversed_graph(neighbors, s))
+    right, w, h = _flat(g), _flat(weights, x), _flat(taps, x)
     gx = torch.empty_like(x, memory_format=torch.contiguous_format)
-    out, cuts = gx.view(-1).numpy(), _cuts(b * n)
+    out, cuts = gx.view(-1).numpy(), _cuts(b * s)
 
     def work(part: int) -> None:
-        rows.gather_back(right, w, h, start, edges, n, d, c, cuts[part], cuts[part + 1], out)
+        rows.gather_back(right, w, h, start, edges, n, s, d, c, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return gx
@@ -94,12 +95,12 @@ def gather_back(x: Tensor, weights: Tensor | None, taps: Tensor | None, reverse:
 
 def edge_products(x: Tensor, neighbors: Tensor, g: Tensor, *, patches: bool) -> Tensor:
     """Multiply for every edge the row of its target in x with its row of g, (n, d)."""
-    (_, n, c), d = x.shape, neighbors.shape[1]
+    (_, s, c), (n, d) = x.shape, neighbors.shape
     products = x.new_empty(n, d)
     signal, right, columns, out, cuts = _flat(x), _flat(g), _flat(neighbors), products.view(-1).numpy(), _cuts(n)
 
     def work(part: int) -> None:
-        rows.edge_products(signal, right, columns, n, d, c, int(patches), cuts[part], cuts[part + 1], out)
+        rows.edge_products(signal, right, columns, n, s, d, c, int(patches), cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return products
@@ -118,10 +119,11 @@ def tap_sums(products: Tensor, weights: Tensor | None) -> Tensor:
     return torch.from_numpy(_total(sums))
 
 
-def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor,
-             needs: tuple[bool, bool, bool]) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
+def backward(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor, needs: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Compute those gradients of x, the weights and the filters that are needed."""
-    (b, n, c), (d, _, m) = x.shape, filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
     needs_x, needs_weights, needs_filters = needs
     signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
     blocks, packed = _blocks(n, d * c), convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
@@ -130,7 +132,7 @@ def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tens
     lows, offsets = (
         _spans(neighbors, c, convolve.block_size(d * c), cuts) if needs_x else (np.zeros(pieces + 1, np.int64),) * 2
     )
-    copies = needs_x and b * offsets[-1] <= max(COPIES * b * n * c, SMALL)
+    copies = needs_x and b * offsets[-1] <= max(COPIES * b * s * c, SMALL)
     parts = np.empty((b, offsets[-1] if copies else 0), signal.dtype)
     edge = np.empty((b, n * d if needs_weights else 0), signal.dtype)
     size = convolve.filters_size(d * c, m, signal.itemsize) if needs_filters else 0
@@ -141,7 +143,7 @@ def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tens
         batch, piece = divmod(part, pieces)
         first, last = batch * blocks + cuts[piece], batch * blocks + cuts[piece + 1]
         mine = parts[batch, offsets[piece] : offsets[piece + 1]] if copies else parts[batch]
-        convolve.backward(signal, columns, w, packed, right, n, d, c, m, first, last, lows[piece], mine,
+        convolve.backward(signal, columns, w, packed, right, n, s, d, c, m, first, last, lows[piece], mine,
                           edge.reshape(-1), sums[part])  # fmt: skip
 
     if copies or needs_weights or (needs_filters and together):
@@ -153,7 +155,7 @@ def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tens
         gx = torch.empty_like(x, memory_format=torch.contiguous_format)
         _add_spans(parts, lows, offsets, gx.view(b, -1).numpy(), c)
     elif needs_x:
-        gx = signal_gradient(x, weights, filters, reverse, g)
+        gx = signal_gradient(x, neighbors, weights, filters, g)
     if needs_weights:
         gw = torch.from_numpy(_total(edge) if b > 1 else edge).view(n, d)
     if needs_filters:
@@ -163,30 +165,31 @@ def backward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tens
 
 def _large_filter_sums(x: Tensor, neighbors: Tensor, weights: Tensor | None, packed: Any, g: Tensor, size: int) -> Any:
     """Compute the sums of the filters' gradient in so few parts that they fit; each may reach over several batches."""
-    (b, n, c), d, m = x.shape, neighbors.shape[1], g.shape[2]
+    (b, s, c), (n, d), m = x.shape, neighbors.shape, g.shape[2]
     signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
     cuts, none = _cuts(b * _blocks(n, d * c), max(1, SMALL // size)), np.empty(0, signal.dtype)
     sums = np.zeros((len(cuts) - 1, size), signal.dtype)
 
     def work(part: int) -> None:
         first, last = cuts[part], cuts[part + 1]
-        convolve.backward(signal, columns, w, packed, right, n, d, c, m, first, last, 0, none, none, sums[part])
+        convolve.backward(signal, columns, w, packed, right, n, s, d, c, m, first, last, 0, none, none, sums[part])
 
     share(len(cuts) - 1, work)
     return sums
 
 
-def signal_gradient(x: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, g: Tensor) -> Tensor:
+def signal_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor) -> Tensor:
     """Compute the gradient of x by gathering over the reversed graph."""
-    (b, n, c), (d, _, m) = x.shape, filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
+    reverse = reversed_graph(neighbors, s)
     narrow = m < convolve.VECTOR_BYTES // x.element_size()
     packed = _flat(filters.transpose(1, 2)) if narrow else convolve.pack_overlapping(_flat(filters), d * c, m)
     start, edges, w, right = _flat(reverse[0]), _flat(reverse[1]), _flat(weights, x), _flat(g)
     gx = torch.zeros_like(x, memory_format=torch.contiguous_format)
-    out, cuts = gx.view(-1).numpy(), _cuts(b * n)
+    out, cuts = gx.view(-1).numpy(), _cuts(b * s)
 
     def work(part: int) -> None:
-        convolve.signal_gradient(right, w, packed, start, edges, n, d, c, m, cuts[part], cuts[part + 1], out)
+        convolve.signal_gradient(right, w, packed, start, edges, n, s, d, c, m, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return gx
@@ -199,7 +202,7 @@ def gram_forward(
 
     The maps have the precision of the filters. If that of x is higher, it decides which of them are positive.
     """
-    (n, c), (d, _, m) = x.shape, filters.shape
+    c, n, (d, _, m) = x.shape[1], len(neighbors), filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
     fine, kind = _flat(x), _flat(filters).dtype
     signal = (
@@ -233,14 +236,14 @@ def gram_backward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, maps: Any, g: Tensor
 ) -> Tensor:
     """Compute the gradient of x, (n, c) in the filters' precision, from that of the Gram matrix, (m, m)."""
-    (n, c), (d, _, m) = x.shape, filters.shape
+    c, n, (d, _, m) = x.shape[1], len(neighbors), filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
     sides = grams.pack(_flat((g + g.t()).to(filters.dtype)), m, m, m, 1)
     packed = grams.pack(_flat(filters), m, d * c, 1, m)
     blocks = -(-n // grams.BLOCK)
     cuts = _cuts(blocks, PARTS, LEAST)
     lows, offsets = _spans(neighbors, c, grams.BLOCK, cuts)
-    if offsets[-1] > max(COPIES * n * c, SMALL):
+    if offsets[-1] > max(COPIES * x.numel(), SMALL):
         cuts = _cuts(blocks, COPIES, LEAST)
         lows, offsets = _spans(neighbors, c, grams.BLOCK, cuts)
     parts = room(offsets[-1], maps.dtype)

@@ -1,6 +1,6 @@
 """Weighted sums of rows and products of rows: the loops of the shared filter and of patch extraction.
 
-Arrays and names are those of `convolve`: flat arrays, x (b, n, c), edge `e = i d + l` from vertex i to its neighbour
+Arrays and names are those of `convolve`: flat arrays, x (b, s, c), edge `e = i d + l` from vertex i to its neighbour
 `j = neighbors[e]`. Each function does the vertices (or targets) `first` to `last - 1`, counted over the batches where
 it has an output for each; any cut gives the same numbers.
 """
@@ -36,31 +36,31 @@ def add_rows(x, rows, scales, count, c, place, out):
 
 
 @njit(nogil=True, cache=True)
-def shared_forward(x, neighbors, weights, taps, n, d, c, first, last, y):
+def shared_forward(x, neighbors, weights, taps, n, s, d, c, first, last, y):
     """Write `y[i, :] = sum_l taps[l] w_il x[j_l, :]`."""
     rows, scales = np.empty(d, np.int64), np.empty(d, x.dtype)
     for vertex in range(first, last):
         batch = vertex // n
         e0 = (vertex - batch * n) * d
         for tap in range(d):
-            rows[tap] = (batch * n + neighbors[e0 + tap]) * c
+            rows[tap] = (batch * s + neighbors[e0 + tap]) * c
             scales[tap] = taps[tap] * weights[e0 + tap] if weights.size else taps[tap]
         fill(y, vertex * c, (vertex + 1) * c)
         add_rows(x, rows, scales, d, c, vertex * c, y)
 
 
 @njit(nogil=True, cache=True)
-def gather_back(g, weights, taps, start, edges, n, d, c, first, last, out):
+def gather_back(g, weights, taps, start, edges, n, s, d, c, first, last, out):
     """Write `out[j, :] = sum_(edges e = (i, l) to j) w_e taps[l] g[i, :]`, or w_e g[e, :] where `taps` is empty."""
     rows, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, g.dtype)
     for target in range(first, last):
-        batch = target // n
-        j = target - batch * n
+        batch = target // s
+        j = target - batch * s
         fill(out, target * c, (target + 1) * c)
-        for s in range(start[j], start[j + 1], SEGMENT):
-            count = min(SEGMENT, start[j + 1] - s)
+        for begin in range(start[j], start[j + 1], SEGMENT):
+            count = min(SEGMENT, start[j + 1] - begin)
             for t in range(count):
-                e = np.int64(edges[s + t])
+                e = np.int64(edges[begin + t])
                 scale = weights[e] if weights.size else g.dtype.type(1)
                 if taps.size:
                     i = e // d
@@ -73,14 +73,14 @@ def gather_back(g, weights, taps, start, edges, n, d, c, first, last, out):
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
-def edge_products(x, g, neighbors, n, d, c, patches, first, last, out):
+def edge_products(x, g, neighbors, n, s, d, c, patches, first, last, out):
     """Write `out[i, l] = sum over batches of <x[j_l, :], g[i, :]>`, or with g[i, l, :] where `patches` is 1."""
-    batches = x.size // (n * c)
+    batches = x.size // (s * c)
     for i in range(first, last):
         for e in range(i * d, (i + 1) * d):
             total = x.dtype.type(0)
             for batch in range(batches):
-                row = np.uint64((batch * n + neighbors[e]) * c)
+                row = np.uint64((batch * s + neighbors[e]) * c)
                 other = np.uint64((batch * n * d + e) * c if patches else (batch * n + i) * c)
                 for column in range(np.uint64(c)):
                     total += x[row + column] * g[other + column]

@@ -7,19 +7,16 @@ Signs near 0 are not decided in the precision of x, as they are on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import Function, once_differentiable
 
 from glocal.kernels import reference
 from glocal.kernels.cuda import signal_kernels as triton_signals
-from glocal.kernels.known import known
-
-Reverse = tuple[Tensor, Tensor]
+from glocal.kernels.known import reverse
 
 _NARROW = 4  # channels that the sums over in-edges go through one by one
 _PIECE = 512  # vertices: so many are multiplied in the vectors' own precision, and the products are added in float64
@@ -30,66 +27,74 @@ def device_of(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def gram_pullback(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
-) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram` in float64, and a function that makes of a gradient of it, (m, m), that of x; in the filters' precision.
+def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
+    """`reference.extract`."""
+    return reference.extract(x, neighbors, weights)
+
+
+def extract_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """`reference.extract_backward`. The gradient of a single narrow signal is summed in a fixed order."""
+    if x.shape[0] != 1 or x.shape[2] > _NARROW:
+        return reference.extract_backward(g, x, neighbors, weights, mask)
+    gx = in_edge_sums(g[0].flatten(1), weights, neighbors, x.shape[2], x.shape[1]).unsqueeze(0) if mask[0] else None
+    return gx, reference.extract_backward(g, x, neighbors, weights, (False, mask[1]))[1]
+
+
+def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
+    """`reference.graph_conv`."""
+    return reference.graph_conv(x, neighbors, weights, filters)
+
+
+def graph_conv_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """`reference.graph_conv_backward`, with the sums of `extract_backward`."""
+    patches = torch.einsum("bnm,dcm->bndc", g, filters)
+    gf = torch.einsum("bndc,bnm->dcm", extract(x, neighbors, weights), g) if mask[2] else None
+    return *extract_backward(patches, x, neighbors, weights, mask[:2]), gf
+
+
+def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
+    """`reference.shared_conv`."""
+    return reference.shared_conv(x, neighbors, weights, taps)
+
+
+def shared_conv_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """`reference.shared_conv_backward`, with the sums of `extract_backward`."""
+    patches = torch.einsum("bnc,d->bndc", g, taps)
+    gt = torch.einsum("bndc,bnc->d", extract(x, neighbors, weights), g) if mask[2] else None
+    return *extract_backward(patches, x, neighbors, weights, mask[:2]), gt
+
+
+def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """Gram matrix in float64, and the maps (n, m), in the dtype of the filters.
 
     Cost: O(n m (d c + m)) time, O(n (d c + m)) memory.
     """
-    (n, c), (d, _, m) = x.shape, filters.shape
+    (n, d), c, m = neighbors.shape, x.shape[1], filters.shape[2]
     patches = x.to(filters).index_select(0, neighbors.view(-1)).view(n, d, c)
     if weights is not None:
         patches.mul_(weights.unsqueeze(-1))
-    flat = filters.reshape(d * c, m)
-    maps = torch.addmm(bias, patches.view(n, d * c), flat).relu_()
-
-    def back(g: Tensor) -> Tensor:
-        slope = torch.ops.aten.threshold_backward(maps @ (g + g.t()).to(filters), maps, 0)
-        return in_edge_sums(slope @ flat.t().contiguous(), weights, neighbors, c)
-
-    return inner_products(maps.t()), back
+    maps = torch.addmm(bias, patches.view(n, d * c), filters.reshape(d * c, m)).relu_()
+    return inner_products(maps.t()), maps
 
 
-def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None, reverse: Reverse | None = None) -> Tensor:
-    """`reference.extract`. The gradient of a single narrow signal is summed in a fixed order; others are torch's."""
-    if x.shape[0] != 1 or x.shape[2] > _NARROW:
-        return reference.extract(x, neighbors, weights)
-    return cast(Tensor, _Extract.apply(x[0], neighbors, weights, *(reverse or ()))).unsqueeze(0)
+def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
+    """An empty tensor of the shape and dtype that `gram` returns its maps in."""
+    return filters.new_empty(neighbors.shape[0], filters.shape[2])
 
 
-def graph_conv(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse | None = None
+def gram_backward(
+    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
-    """`reference.graph_conv`."""
-    return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights, reverse), filters)
-
-
-def shared_conv(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, reverse: Reverse | None = None
-) -> Tensor:
-    """`reference.shared_conv`."""
-    return torch.einsum("bndc,d->bnc", extract(x, neighbors, weights, reverse), taps)
-
-
-class _Extract(Function):
-    """`extract` of x (n, c) and its gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, neighbors: Tensor, weights: Tensor | None, *reverse: Tensor) -> Tensor:
-        ctx.save_for_backward(x, neighbors, weights, *reverse)
-        return reference.extract(x.unsqueeze(0), neighbors, weights)[0]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, neighbors, weights, *reverse = ctx.saved_tensors
-        gx = gw = None
-        if ctx.needs_input_grad[0]:
-            gx = in_edge_sums(g.flatten(1), weights, neighbors, x.shape[1], tuple(reverse) or None)
-        if ctx.needs_input_grad[2]:
-            gw = (g * x[neighbors.long()]).sum(2)
-        return gx, None, gw, *(None for _ in reverse)
+    """The gradient of x (s, c), in the dtype of the filters, from that of the Gram matrix, g (m, m)."""
+    flat = filters.flatten(0, 1)
+    slope = torch.ops.aten.threshold_backward(maps @ (g + g.t()).to(filters), maps, 0)
+    return in_edge_sums(slope @ flat.t().contiguous(), weights, neighbors, *x.shape[::-1])
 
 
 def inner_products(vectors: Tensor) -> Tensor:
@@ -104,12 +109,9 @@ def inner_products(vectors: Tensor) -> Tensor:
     return total
 
 
-def in_edge_sums(
-    q: Tensor, weights: Tensor | None, neighbors: Tensor, c: int, reverse: Reverse | None = None
-) -> Tensor:
-    """`sum_e w_e q[e]` over the edges e that point to each vertex: q (n, d c) -> (n, c). Cost: O(n d c)."""
-    n = len(neighbors)
-    start, edges = reverse or known(neighbors, "reverse", lambda: reference.reverse(neighbors))
+def in_edge_sums(q: Tensor, weights: Tensor | None, neighbors: Tensor, c: int, n: int) -> Tensor:
+    """`sum_e w_e q[e]` over the edges e that point to each of n sources: q (vertices, d c) -> (n, c). Cost: O(n d c)."""
+    start, edges = reverse(neighbors, n)
     q, out = q.contiguous(), q.new_empty(n, c)
     block = 16
     with device_of(q):
@@ -120,7 +122,7 @@ def in_edge_sums(
     return out
 
 
-def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
+def variation(image: Tensor) -> tuple[Tensor, Tensor]:
     """`reference.variation` of (h, w, c) and its gradient. Cost: O(h w c), one pass."""
     h, w, c = image.shape
     image, block = image.contiguous(), 1024

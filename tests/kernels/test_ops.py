@@ -1,0 +1,221 @@
+"""The operators: what torch asks of one, gradients of gradients, torch.func, autocast, compile."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+import glocal
+from glocal.errors import ArgumentError, DerivativeError
+from glocal.kernels import known, ops, reference
+from glocal.nn import functional
+
+BACKENDS = ("cpu", "reference")
+CONVS = ("graph_conv", "shared_conv", "extract")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", request.param)
+    return request.param
+
+
+def inputs(name, *, n=6, sources=8, batch=2, weighted=True, dtype=torch.float64, grad=True):
+    make = torch.Generator().manual_seed(0)
+    d, c, m = 3, 2, 4
+    neighbors = torch.randint(0, sources, (n, d), dtype=torch.int32, generator=make)
+    shapes = {"graph_conv": [(d, c, m)], "shared_conv": [(d,)]}.get(name, [])
+    x = torch.randn(batch, sources, c, dtype=torch.float64, generator=make).to(dtype)
+    weights = torch.rand(n, d, dtype=torch.float64, generator=make).to(dtype) if weighted else None
+    filters = [torch.randn(shape, dtype=torch.float64, generator=make).to(dtype) for shape in shapes]
+    args = [x, neighbors, weights, *filters]
+    return [a.requires_grad_() if grad and a is not None and a.is_floating_point() else a for a in args]
+
+
+def op(name):
+    return getattr(torch.ops.glocal, name).default
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", CONVS)
+def test_opcheck(name, weighted, backend):
+    args = inputs(name, weighted=weighted, dtype=torch.float32)
+    torch.library.opcheck(op(name), args)
+    g = torch.randn(op(name)(*args).shape, requires_grad=True)
+    mask = [True, weighted, True][: len(args) - 1]
+    torch.library.opcheck(op(f"{name}_backward"), (g, *args, mask))
+    torch.library.opcheck(op(f"{name}_backward"), (g, *args, [True, False, False][: len(args) - 1]))
+
+
+def test_opcheck_of_gram_and_variation(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", grad=False, dtype=torch.float32)
+    point, bias = x[0].requires_grad_(), torch.randn(4)
+    torch.library.opcheck(ops.gram, (point, neighbors, weights, filters, bias))
+    total, maps = ops.gram(point.detach(), neighbors, weights, filters, bias)
+    torch.library.opcheck(ops.gram_backward, (total, maps, point.detach(), neighbors, weights, filters))
+    torch.library.opcheck(ops.variation, (torch.randn(4, 5, 2, requires_grad=True),))
+
+
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("name", CONVS)
+def test_first_and_second_derivatives(name, weighted, backend):
+    args = inputs(name, weighted=weighted)
+    leaves = [a for a in args if a is not None and a.is_floating_point()]
+
+    def function(*given):
+        given = list(given)
+        return op(name)(*(given.pop(0) if a is not None and a.is_floating_point() else a for a in args))
+
+    assert gradcheck(function, leaves)
+    assert gradgradcheck(function, leaves)
+
+
+def test_third_derivatives(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", batch=1)
+
+    def third(conv):
+        y = conv(x, neighbors, weights, filters).pow(3).sum()
+        for leaf in (weights, x, filters):
+            (y,) = torch.autograd.grad(y, leaf, create_graph=True)
+            y = y.pow(2).sum()
+        return y
+
+    torch.testing.assert_close(third(ops.graph_conv), third(reference.graph_conv))
+
+
+def test_gram_has_a_gradient_and_says_that_it_has_no_second(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", grad=False)
+    graph, bias = glocal.Graph(neighbors, weights, num_sources=8), torch.randn(4, dtype=x.dtype)
+    assert gradcheck(lambda x: functional.gram(x, graph, filters, bias), x[0].requires_grad_())
+    leaves = [t.requires_grad_() for t in (x[1].detach(), filters, bias)]
+    assert gradcheck(lambda x, f, b: functional.gram(x, graph, f, b), leaves)
+    point = x[0].detach().requires_grad_()
+    total = functional.gram(point, graph, filters.detach(), bias.detach())
+    (g,) = torch.autograd.grad(total.square().sum(), point, create_graph=True)
+    with pytest.raises(DerivativeError, match="gram: its gradient cannot be differentiated again"):
+        g.sum().backward()
+    with pytest.raises(DerivativeError, match="glocal::gram: only x has a gradient"):
+        ops.gram(point, neighbors, weights, filters, bias)[0].sum().backward()
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_torch_func(name, backend):
+    x, neighbors, weights, *filters = inputs(name, grad=False)
+    loss = lambda x, w, *f: op(name)(x, neighbors, w, *f).pow(3).sum()  # noqa: E731
+    plain = lambda x, w, *f: getattr(reference, name)(x, neighbors, w, *f).pow(3).sum()  # noqa: E731
+    places = tuple(range(2 + len(filters)))
+    for ours, theirs in zip(*(torch.func.grad(f, places)(x, weights, *filters) for f in (loss, plain))):
+        torch.testing.assert_close(ours, theirs)
+    twice = [
+        torch.func.grad(lambda x, f=f: torch.func.grad(f)(x, weights, *filters).pow(2).sum())(x) for f in (loss, plain)
+    ]
+    torch.testing.assert_close(*twice)
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_vmap(name, backend):
+    x, neighbors, weights, *filters = inputs(name, grad=False)
+    signals = torch.stack([x, x + 1, 2 * x], 1)
+    run = lambda x, w=weights, *f: op(name)(x, neighbors, w, *(f or filters))  # noqa: E731
+    expected = torch.stack([run(s) for s in signals.unbind(1)])
+    torch.testing.assert_close(torch.vmap(run, in_dims=1)(signals), expected)
+    many = torch.stack([weights, 2 * weights, 3 * weights])
+    expected = torch.stack([run(s, w) for s, w in zip(signals.unbind(1), many)])
+    torch.testing.assert_close(torch.vmap(run, in_dims=(1, 0))(signals, many), expected)
+    # The gradient of each signal, and of the parameters for each signal alone.
+    slope = torch.func.grad(lambda x, *f: run(x, weights, *f).pow(2).sum(), argnums=tuple(range(1 + len(filters))))
+    found = torch.vmap(slope, in_dims=(1, *(None for _ in filters)))(signals, *filters)
+    expected = [slope(s, *filters) for s in signals.unbind(1)]
+    for ours, theirs in zip(found, zip(*expected)):
+        torch.testing.assert_close(ours, torch.stack(theirs))
+    only_x = torch.func.grad(lambda x: run(x).pow(2).sum())
+    torch.testing.assert_close(torch.vmap(only_x)(signals.transpose(0, 1)), found[0])
+
+
+def test_vmap_of_gram_and_variation(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", grad=False)
+    bias = torch.randn(4, dtype=x.dtype)
+    run = lambda x: ops.gram(x, neighbors, weights, filters, bias)[0]  # noqa: E731
+    torch.testing.assert_close(torch.vmap(run)(x), torch.stack([run(s) for s in x]))
+    slope = torch.func.grad(lambda x: run(x).sum())
+    torch.testing.assert_close(torch.vmap(slope)(x), torch.stack([slope(s) for s in x]))
+    images = torch.randn(3, 4, 5, 1)
+    found = torch.vmap(torch.func.grad(functional.total_variation))(images)
+    torch.testing.assert_close(found, torch.stack([functional.variation_slope(i)[1] for i in images]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", CONVS)
+def test_half_precision_is_summed_in_float32(name, dtype, backend):
+    args = inputs(name, dtype=dtype)
+    wide = [a.detach().float().requires_grad_() if a is not None and a.is_floating_point() else a for a in args]
+    y, expected = op(name)(*args), op(name)(*wide)
+    assert torch.equal(y, expected.to(dtype))
+    g = torch.randn(y.shape).to(dtype)
+    leaves = [[a for a in given if a.is_floating_point()] for given in (args, wide)]
+    found, right = torch.autograd.grad(y, leaves[0], g), torch.autograd.grad(expected, leaves[1], g.float())
+    for ours, theirs in zip(found, right):
+        assert torch.equal(ours, theirs.to(dtype))
+
+
+def test_autocast(backend):
+    graph = glocal.patch_graph(torch.rand(5, 6, 1, generator=torch.Generator().manual_seed(0)), k=4)
+    graph = graph.with_weights(torch.rand(30, 4))
+    torch.manual_seed(0)
+    first, layer, shared = torch.nn.Linear(3, 5), glocal.nn.GraphConv(5, 7, degree=4), glocal.nn.SharedGraphConv(4)
+    x = torch.randn(30, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = shared(layer(first(x), graph), graph)
+        patches = functional.extract(x, graph)
+        total = functional.gram(x, graph, torch.randn(4, 3, 2), torch.zeros(2))
+    assert y.dtype == patches.dtype == torch.bfloat16
+    assert total.dtype == torch.float32
+    y.float().sum().backward()
+    assert layer.filters.grad.dtype == torch.float32
+    wide = shared(layer(first(x), graph), graph)
+    torch.testing.assert_close(y.float(), wide, rtol=0.05, atol=0.05)
+    with torch.autocast("cpu", torch.bfloat16):  # float64 stays what it is
+        assert functional.graph_conv(x.double(), graph, torch.ones(4, 3, 2).double()).dtype == torch.float64
+
+
+def test_the_reversed_graph_is_built_when_a_gradient_needs_it(monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", "cpu")
+    asked = []
+    whole = known.reverse
+    monkeypatch.setattr("glocal.kernels.cpu.launch.reversed_graph", lambda *a: asked.append(1) or whole(*a))
+    x, neighbors, weights, taps = inputs("shared_conv")
+    with torch.no_grad():
+        ops.shared_conv(x, neighbors, weights, taps)
+    y = ops.shared_conv(x, neighbors, weights, taps)
+    assert not asked
+    y.sum().backward()
+    assert asked == [1]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({1: torch.zeros(6, 3, dtype=torch.int64)}, r"graph_conv: x .* must be \(b, m, c\) and \(n, d\) int32"),
+        (
+            {2: torch.ones(6, 2, dtype=torch.float64)},
+            r"graph_conv: `weights` \(shape \(6, 2\)\) must have the shape of",
+        ),
+        ({3: torch.ones(3, 2, 4)}, "graph_conv: the tensors have torch.float64 on cpu and torch.float32 on cpu"),
+        (
+            {3: torch.ones(3, 5, 4, dtype=torch.float64)},
+            r"graph_conv: the filters \(shape \(3, 5, 4\)\) must start with",
+        ),
+        ({0: torch.ones(1, 2, 2, dtype=torch.float64)}, "Graph: `neighbors` holds the index"),
+    ],
+)
+def test_an_operator_refuses_what_it_cannot_read(change, text, backend):
+    args = inputs("graph_conv", grad=False)
+    for place, value in change.items():
+        args[place] = value
+    with pytest.raises(ArgumentError, match=text):
+        ops.graph_conv(*args)
+
+
+def test_a_gradient_of_another_shape_is_refused(backend):
+    args = inputs("graph_conv", grad=False)
+    with pytest.raises(ArgumentError, match=r"graph_conv: the gradient \(shape \(2, 6, 5\)\) must be \(2, 6, 4\)"):
+        op("graph_conv_backward")(torch.ones(2, 6, 5, dtype=torch.float64), *args, [True, True, True])
