@@ -13,19 +13,28 @@ Layer = Callable[[Tensor, Graph], Tensor]
 
 
 def relabel(graph: Graph, order: Tensor) -> Graph:
-    """Number the vertices anew: new vertex `i` is the old vertex `order[i]`. Cost: O(n d)."""
+    """Number the vertices anew: new vertex `i` is the old vertex `order[i]`. Cost: O(n d).
+
+    For a graph between two signals this numbers the rows of the result; those of the source stay as they are.
+    """
+    weights, distances = (None if t is None else t[order] for t in (graph.weights, graph.distances))
+    if graph.num_sources != graph.num_vertices:
+        return Graph(graph.neighbors[order], weights, distances, num_sources=graph.num_sources)
     place = torch.empty_like(order)
     place[order] = torch.arange(len(order), device=order.device)
-    values = (None if t is None else t[order] for t in (graph.weights, graph.distances))
-    return Graph(place[graph.neighbors.long()][order], *values)
+    return Graph(place[graph.neighbors.long()][order], weights, distances)
 
 
 def assert_commutes_with_relabelling(
     layer: Layer, x: Tensor, graph: Graph, *, seed: int = 0, tolerance: float = 1e-5
 ) -> None:
-    """Check that the names of the vertices do not matter: `layer(x[p], relabel(graph, p)) = layer(x, graph)[p]`."""
+    """Check that the names of the vertices do not matter: `layer(x[p], relabel(graph, p)) = layer(x, graph)[p]`.
+
+    On a graph between two signals the rows of x keep their places: `layer(x, relabel(graph, p)) = layer(x, graph)[p]`.
+    """
     order = torch.randperm(graph.num_vertices, generator=torch.Generator().manual_seed(seed)).to(x.device)
-    ours = layer(x[..., order, :], relabel(graph, order))
+    one_signal = graph.num_sources == graph.num_vertices
+    ours = layer(x[..., order, :] if one_signal else x, relabel(graph, order))
     torch.testing.assert_close(ours, layer(x, graph)[..., order, :], rtol=tolerance, atol=tolerance)
 
 

@@ -167,9 +167,8 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
 
     Computed in the dtype of x, which may be float64 where the others are float32.
     """
-    w, h, b = (None if t is None else t.to(x.dtype) for t in (weights, filters, bias))
-    assert h is not None
-    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, w, h).squeeze(0) + b)
+    w = None if weights is None else weights.to(x.dtype)
+    maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, w, filters.to(x.dtype)).squeeze(0) + bias.to(x.dtype))
     return (maps.T @ maps).double(), maps
 
 
@@ -182,8 +181,7 @@ def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
     """The gradient of x (m, c), in the dtype of the filters, from that of the Gram matrix, g (maps, maps)."""
-    w, h = (None if t is None else t.to(x.dtype) for t in (weights, filters))
-    assert h is not None
+    w, h = None if weights is None else weights.to(x.dtype), filters.to(x.dtype)
     slope = torch.where(maps > 0, maps @ (g + g.T).to(maps.dtype), 0)
     gx = graph_conv_backward(slope.unsqueeze(0), x.unsqueeze(0), neighbors, w, h, (True, False, False))[0]
     assert gx is not None
