@@ -252,6 +252,8 @@ def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
     if not values.is_floating_point():
         message = f"Graph: `{name}` must be float32 or float64, got {values.dtype}. Convert with .to(torch.float32)."
         raise ArgumentError(message)
+    if torch.compiler.is_compiling() or (values.is_cuda and torch.cuda.is_current_stream_capturing()):
+        return  # values cannot be read while a computation is only recorded
     low, high = (float(v) for v in torch.aminmax(values.detach()))
     if not low >= 0 or not high < float("inf"):  # written so that NaN fails too
         message = f"Graph: `{name}` must be finite and not negative, found values from {low} to {high}. Clamp them."
