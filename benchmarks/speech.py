@@ -93,7 +93,9 @@ def tables(found: dict[str, Any], graphs: dict[str, Any] | None = None) -> str:
 def paper_table(name: str, entry: dict[str, Any]) -> str:
     """SNR of the paper's methods."""
     title = f"**{name}**, {entry['clips']} clips, sigma 0.12, SNR in dB (standard error over clips / over seeds)"
-    rows = [[s["method"], f"{s['mean']:.2f}", f"{s['error']:.2f} / {s['error_seeds']:.3f}"] for s in entry["paper"]]
+    rows = [
+        [s["method"], f"{s['mean']:.2f}", f"{s['error']:.2f} / {s['error_seeds'] or 0:.3f}"] for s in entry["paper"]
+    ]
     return _markdown(title, ["method", "SNR", "error"], rows)
 
 

@@ -13,7 +13,7 @@ from PIL import Image
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import Architecture
 from glocal.errors import InputError
-from glocal.paper import denoise, folders, image_training, paintings, speech_training
+from glocal.paper import denoise, folders, paintings
 from glocal.paper.job import Job
 from glocal.paper.options import Effort, ReproduceOptions
 from glocal.paper.reproduce import reproduce
@@ -144,21 +144,3 @@ def test_figures_6_and_7_show_both_networks(nets):
     maps = denoise.figure_7(found, job)
     assert len(maps.plates) == 4
     assert maps.plates[0].pixels.shape == (6 * 34 - 2, 3 * 34 - 2, 3)
-
-
-def score_all_see_the_same_noise(data):
-    from glocal.apps.denoise.data import load_photos
-
-    photos = load_photos(data / "photos/holidays_like.csv", side=32)
-    first = image_training.score_all(photos, {}, 0)
-    assert first == image_training.score_all(photos, {}, 0)
-    assert first["noisy"] != image_training.score_all(photos, {}, 1)["noisy"]
-    assert np.mean(first["haar-stationary"]) > np.mean(first["noisy"])
-
-
-def test_shipped_networks_denoise(data):
-    from glocal.apps.speech.data import load_speech
-
-    found = speech_training.score_all(load_speech(data / "speech/librispeech"), speech_training.shipped(), 0)
-    assert np.mean(found["nonlocal"]) > np.mean(found["noisy"]) + 3
-    assert np.mean(found["haar"]) > np.mean(found["noisy"])

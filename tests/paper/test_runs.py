@@ -1,16 +1,16 @@
 """Stored runs: scores and their errors, reading and writing, what is refused."""
 
 import json
-import math
 from dataclasses import replace
 
 import pytest
 
 from glocal.errors import InputError
 from glocal.paper.results import figure_5, table_b3
-from glocal.paper.runs import Run, Score, load_runs, log_points, scored, standard_error, store_runs
+from glocal.paper.runs import Run, load_runs, log_points, store_runs
 from glocal.paper.source import Source
 from glocal.paper.store import origin
+from glocal.training.scores import Score
 
 TRAINED = Source("stored run", "train", "0", "2026-01-01", "a GPU")
 TESTED = Source("stored run", "test", "0", "2026-01-02", "a CPU")
@@ -26,16 +26,6 @@ def run():
     }
     curves = {"pretrain": ((0.0, 20.0), (10.0, 25.0)), "nonlocal": ((10.0, 25.0), (30.0, 27.0))}
     return Run(TRAINED, TESTED, "some photos", curves, 10, scores)
-
-
-def score_all_by_hand():
-    found = scored({"local": [[1.0, 2.0, 6.0], [3.0, 4.0, 8.0]], "nonlocal": [[2.0, 2.0, 8.0], [4.0, 6.0, 10.0]]})
-    assert found["local"].mean == 4.0
-    assert found["local"].error == pytest.approx(math.sqrt(7 / 3))  # of the means over seeds 2, 3, 7
-    assert found["local"].error_seeds == pytest.approx(1.0)  # of 3 and 5
-    assert found["gain"].mean == pytest.approx(8 / 6)
-    assert found["gain"].error == pytest.approx(standard_error([1.0, 1.0, 2.0]))
-    assert scored({"noisy": [[1.0]]})["noisy"] == Score(1.0, 0.0, None)
 
 
 def test_runs_come_back_as_they_were(tmp_path, run):

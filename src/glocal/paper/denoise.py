@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.apps.denoise.evaluation import NoisyPicture, noisy_pictures, psnr
+from glocal.apps.denoise.evaluation import NoisyPicture, noisy_pictures
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import PAPER_SIGMA
 from glocal.paper import drawing, image_training, squares
@@ -17,6 +17,7 @@ from glocal.paper.job import Job
 from glocal.paper.results import figure_5, table_b3
 from glocal.paper.runs import Run, load_runs
 from glocal.paper.source import Number
+from glocal.training.scores import psnr
 
 PUBLISHED = {"noisy": 23.10, "haar": 26.78, "local": 29.13, "nonlocal": 29.42, "gain": 0.29}
 EXAMPLE = "temple"

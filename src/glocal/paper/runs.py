@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,18 +10,10 @@ from typing import Any
 
 from glocal.errors import InputError
 from glocal.paper.source import Source
+from glocal.training.scores import Score
 
 FOLDER = Path(__file__).parent / "runs"
 Points = tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True)
-class Score:
-    """A mean over test items (and seeds), its standard error over the items, and over the seeds if there were several."""
-
-    mean: float
-    error: float
-    error_seeds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +69,9 @@ def load_runs(name: str, *, folder: Path = FOLDER) -> tuple[Run, ...]:
 def _run(record: Mapping[str, Any]) -> Run:
     trained, tested = (_source(record[key]) for key in ("trained", "tested"))
     curves = {name: tuple((float(x), float(y)) for x, y in points) for name, points in record["curves"].items()}
-    scores = {name: Score(**score) for name, score in record["scores"].items()}
+    scores = {
+        name: Score(**score | {"by_seed": tuple(score.get("by_seed", ()))}) for name, score in record["scores"].items()
+    }
     return Run(trained, tested, str(record["data"]), curves, int(record["epoch"]), scores)
 
 
@@ -93,38 +86,6 @@ def _source(record: Mapping[str, str]) -> Source:
 def store_runs(runs: Sequence[Run], path: Path) -> None:
     """Write runs so that `load_runs` can read them."""
     path.write_text(json.dumps([run.as_dict() for run in runs], indent=1) + "\n", encoding="utf-8")
-
-
-def scored(by_seed: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, Score]:
-    """Means and standard errors of `by_seed[method][seed][item]`, and of the gain of "nonlocal" over "local".
-
-    The standard error is over the items, of their means over the seeds. That of the gain is of the differences item by
-    item, which is smaller than what the two errors would suggest: both networks see the same noise.
-
-    Example:
-        >>> scored({"local": [[1.0, 3.0]], "nonlocal": [[2.0, 4.0]]})["gain"]
-        Score(mean=1.0, error=0.0, error_seeds=None)
-    """
-    table = {method: [list(map(float, items)) for items in seeds] for method, seeds in by_seed.items()}
-    if "local" in table and "nonlocal" in table:
-        table["gain"] = [
-            [b - a for a, b in zip(low, high, strict=True)]
-            for low, high in zip(table["local"], table["nonlocal"], strict=True)
-        ]
-    return {method: _score(seeds) for method, seeds in table.items()}
-
-
-def _score(seeds: Sequence[Sequence[float]]) -> Score:
-    items = [sum(column) / len(seeds) for column in zip(*seeds, strict=True)]
-    means = [sum(row) / len(row) for row in seeds]
-    return Score(sum(items) / len(items), standard_error(items), standard_error(means) if len(seeds) > 1 else None)
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """`s / sqrt(m)` of m values with sample deviation s; 0 for one value."""
-    m = len(values)
-    mean = sum(values) / m
-    return math.sqrt(sum((v - mean) ** 2 for v in values) / (m - 1) / m) if m > 1 else 0.0
 
 
 def log_points(path: Path, *, offset: int = 0) -> Points:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from glocal import samples
+from glocal.apps.speech.evaluate import trained as shipped
 from glocal.apps.speech.metrics import snr
 from glocal.apps.speech.networks import SIGMA, SampleNet
 from glocal.paper import speech_training
@@ -55,7 +56,7 @@ def trained(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
     """The networks and the runs that trained and tested them: now, or stored."""
     if job.effort.trains:
         return speech_training.train_all(job)
-    return speech_training.shipped(), load_runs("speech")
+    return shipped(None), load_runs("speech")
 
 
 @torch.no_grad()

@@ -1,32 +1,21 @@
-"""The paper's speech networks: trained now by its protocol, or the ones that ship."""
+"""The paper's speech networks, trained now by its protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
-from glocal.apps.speech import haar
-from glocal.apps.speech.data import SpeechData, load_speech
-from glocal.apps.speech.metrics import snr
-from glocal.apps.speech.models import load_samples
-from glocal.apps.speech.networks import KINDS, SIGMA, SampleNet
+from glocal.apps.speech.data import load_speech
+from glocal.apps.speech.evaluate import haar_method, score_all
+from glocal.apps.speech.networks import KINDS, SampleNet
 from glocal.apps.speech.train import STEPS, train_samples
 from glocal.errors import GlocalError
 from glocal.paper.folders import speech_in
 from glocal.paper.job import Job
-from glocal.paper.runs import Points, Run, scored
-from glocal.training.loop import Draws, Fitted, StepProgress
+from glocal.paper.runs import Points, Run
+from glocal.training.loop import Fitted, StepProgress
+from glocal.training.scores import with_gain
 
 _SHARES = {"local": (0.0, 0.15), "nonlocal": (0.15, 0.95)}
-
-
-def shipped() -> dict[str, SampleNet]:
-    """The networks that come with the package."""
-    return {kind: load_samples(kind) for kind in KINDS}
 
 
 def train_all(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
@@ -47,33 +36,9 @@ def train_all(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
     words = (
         f"{place.name}: {len(data.train)} training, {len(data.val)} validation and {len(data.test)} test clips of 1 s"
     )
-    return nets, (Run(job.source, job.source, words, curves, steps, scored(score_all(data, nets, job.seed))),)
-
-
-@torch.no_grad()
-def score_all(data: SpeechData, nets: dict[str, SampleNet], seed: int) -> dict[str, list[list[float]]]:
-    """SNR of every test clip, `[method][seed][clip]`."""
-    clean, noisy = _pairs(data.test, "test", seed)
-    held, held_noisy = _pairs(data.val, "validation", 0)
-    threshold = haar.best_threshold(held_noisy, held, sigma=SIGMA)
-    shrunk = [haar.haar_denoise(y, threshold=threshold) for y in noisy]
-    found = {"noisy": [_snrs(noisy, clean)], "haar": [_snrs(shrunk, clean)]}
-    for kind, net in nets.items():
-        found[kind] = [_snrs([net(torch.from_numpy(y).unsqueeze(0))[0].numpy() for y in noisy], clean)]
-    return found
-
-
-Clips = Sequence[npt.NDArray[np.floating[Any]]]
-
-
-def _pairs(clips: npt.NDArray[np.float32], stream: str, seed: int) -> tuple[Clips, Clips]:
-    """Clips and the same with noise."""
-    draws = Draws(seed, stream)
-    return list(clips), [x + np.float32(SIGMA) * draws.normal(i, (len(x),)).numpy() for i, x in enumerate(clips)]
-
-
-def _snrs(estimates: Clips, clean: Clips) -> list[float]:
-    return [float(snr(torch.from_numpy(y), torch.from_numpy(x))) for y, x in zip(estimates, clean, strict=True)]
+    found = score_all(data, nets, haar_method(data), seed=job.seed)
+    scores = with_gain({method: [items] for method, items in found.items()})
+    return nets, (Run(job.source, job.source, words, curves, steps, scores),)
 
 
 def _points(fitted: Fitted, kind: str) -> Points:

@@ -14,54 +14,53 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from safetensors.torch import load_file
+from numpy.typing import ArrayLike
 
+from glocal.apps.denoise import comparison as image_table
 from glocal.apps.denoise.data import load_photos
-from glocal.apps.denoise.networks import ImageDenoiser
-from glocal.apps.denoise.options import PAPER_NETWORKS, PAPER_SIGMA, RECIPES
+from glocal.apps.denoise.options import PAPER_SIGMA, RECIPES
+from glocal.apps.speech import evaluate as speech_table
 from glocal.apps.speech.data import load_speech
-from glocal.apps.speech.models import load_samples
 from glocal.apps.speech.networks import KINDS
 from glocal.errors import InputError
 from glocal.machine import machine, now
-from glocal.paper import image_training, speech_training
-from glocal.paper.runs import Run, log_points, scored, store_runs
+from glocal.paper.runs import Run, log_points, store_runs
 from glocal.paper.source import Source
-
-Table = dict[str, list[list[float]]]
+from glocal.training.scores import Score, with_gain
 
 
 def image_run(data: Path, trained: Path, source: Source, tested: Source, words: str) -> Run:
     """Score the image networks of every seed, each on its own noise; the curves are those of the first seed."""
     photos = load_photos(data)
     folders = seed_folders(trained)
-    table: Table = {}
+    haar = image_table.tune_haar(photos, PAPER_SIGMA)
+    tables = []
     for folder in folders:
-        nets = {name: _image_net(folder, name) for name in PAPER_NETWORKS}
-        _append(table, image_training.score_all(photos, nets, _seed(folder.name)))
+        nets = image_table.trained(folder, PAPER_SIGMA)
+        tables.append(image_table.score_all(photos, nets, haar, sigma=PAPER_SIGMA, seed=_seed(folder.name)))
     epoch = photos.counts()["train"]
     first = RECIPES["pretrain"].epochs * epoch
     curves = {name: log_points(folders[0] / f"{name}.jsonl", offset=first) for name in ("local", "nonlocal")}
     curves = {"pretrain": log_points(folders[0] / "pretrain.jsonl"), **curves}
-    return Run(source, tested, words, curves, epoch, scored(table))
+    return Run(source, tested, words, curves, epoch, _scores(tables))
 
 
 def speech_run(data: Path, trained: Path, source: Source, tested: Source, words: str) -> Run:
     """Score the speech networks of every seed; the curves are those of the first seed."""
     clips = load_speech(data)
     folders = seed_folders(trained)
-    table: Table = {}
-    for folder in folders:
-        nets = {kind: load_samples(kind, folder / f"speech-{kind}.safetensors") for kind in KINDS}
-        _append(table, speech_training.score_all(clips, nets, _seed(folder.name)))
+    haar = speech_table.haar_method(clips)
+    tables = [
+        speech_table.score_all(clips, speech_table.trained(folder), haar, seed=_seed(folder.name)) for folder in folders
+    ]
     first = folders[0]
     curves = {kind: log_points(first / f"speech-{kind}-{_seed(first.name)}.jsonl") for kind in KINDS}
     steps = int(curves["local"][-1][0])
-    return Run(source, tested, words, curves, steps, scored(table))
+    return Run(source, tested, words, curves, steps, _scores(tables))
 
 
 def seed_folders(trained: Path) -> list[Path]:
@@ -87,15 +86,8 @@ def origin(trained: Path, command: str) -> Source:
     return Source("stored run", command, seeds, min(note["date"] for note in notes), machines)
 
 
-def _image_net(folder: Path, name: str) -> ImageDenoiser:
-    net = ImageDenoiser(RECIPES[name].architecture, sigma=PAPER_SIGMA)
-    net.load_state_dict(load_file(folder / f"{name}.safetensors"))
-    return net
-
-
-def _append(table: Table, more: Table) -> None:
-    for method, seeds in more.items():
-        table.setdefault(method, []).extend(seeds)
+def _scores(tables: Sequence[Mapping[str, ArrayLike]]) -> dict[str, Score]:
+    return with_gain({method: [table[method] for table in tables] for method in tables[0]})
 
 
 def _seed(name: str) -> int:

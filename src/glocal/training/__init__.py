@@ -1,1 +1,1 @@
-"""Training: the loop that every network of glocal shares."""
+"""Training and its results: the loop that every network shares, scores with their errors, the Haar baseline."""

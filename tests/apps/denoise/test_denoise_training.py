@@ -9,8 +9,7 @@ from PIL import Image
 
 from glocal.apps.denoise.comparison import compare, table, trained
 from glocal.apps.denoise.data import Photos, corner_crops, load_photos, split_parts, with_crops
-from glocal.apps.denoise.evaluation import noisy_pictures, psnr, summarize
-from glocal.apps.denoise.haar import haar_denoise, tune
+from glocal.apps.denoise.evaluation import noisy_pictures
 from glocal.apps.denoise.options import RECIPES, EvalOptions, TrainOptions
 from glocal.apps.denoise.training import train
 from glocal.errors import ArgumentError, InputError
@@ -171,60 +170,18 @@ def test_messages_about_data(tmp_path, folder):
         load_photos(tmp_path / "x.csv")
 
 
-def test_haar_is_the_identity_without_a_threshold_and_shrinks_with_one():
-    y = np.random.default_rng(0).normal(size=(16, 16))
-    for stationary in (False, True):
-        same = haar_denoise(y, threshold=0.0, levels=2, stationary=stationary)
-        np.testing.assert_allclose(same, y, atol=1e-10)
-        assert haar_denoise(y, threshold=1.0, levels=2, stationary=stationary).var() < 0.5 * y.var()
-
-
-def test_stationary_haar_is_the_mean_over_all_shifts():
-    y = np.random.default_rng(0).normal(size=(8, 8))
-    shifted = [
-        np.roll(haar_denoise(np.roll(y, (a, b), (0, 1)), threshold=0.7, levels=2, stationary=False), (-a, -b), (0, 1))
-        for a in range(4)
-        for b in range(4)
-    ]
-    np.testing.assert_allclose(
-        haar_denoise(y, threshold=0.7, levels=2, stationary=True), np.mean(shifted, 0), atol=1e-9
-    )
-
-
-def test_tuning_finds_a_threshold_near_the_best():
-    truth = np.kron(np.random.default_rng(2).random((4, 4)), np.ones((8, 8)))
-    y = truth + np.random.default_rng(3).normal(0, 0.1, truth.shape)
-    choice = tune([truth], [y], sigma=0.1, stationary=False)
-    best = max(
-        -10 * np.log10(np.mean((haar_denoise(y, threshold=t, levels=3, stationary=False) - truth) ** 2))
-        for t in np.linspace(0.05, 0.35, 61)
-    )
-    assert choice.validation >= best - 0.05
-    assert choice.levels >= 2
-
-
-def test_summary_has_both_standard_errors():
-    rows = summarize("x", [[20.0, 24.0], [21.0, 23.0], [22.0, 25.0]])
-    assert rows.mean == pytest.approx(22.5)
-    assert rows.by_seed == (22.0, 22.0, 23.5)
-    assert rows.error_seeds == pytest.approx(np.std([22, 22, 23.5], ddof=1) / 3**0.5)
-    assert rows.error_images == pytest.approx(np.std([21, 24], ddof=1) / 2**0.5)
-    assert psnr(torch.zeros(2, 2), torch.zeros(2, 2)) == float("inf")
-
-
 def test_comparison_of_two_seeds_lists_every_method(tmp_path):
     photos = small_photos()
     for seed in (0, 1):
         for recipe in ("local", "local-middle", "nonlocal"):
             train(photos, TrainOptions(recipe, epochs=3, seed=seed, device="cpu"), tmp_path / str(seed))
     found = compare(photos, EvalOptions(runs=(str(tmp_path / "0"), str(tmp_path / "1"))))
-    names = [row.method for row in found.summaries]
-    assert names == ["noisy", "Haar, orthonormal", "Haar, stationary", "local", "local-middle", "nonlocal"]
-    assert found.summaries[0].mean == pytest.approx(-20 * np.log10(0.07), abs=0.6)
-    assert all(len(row.by_seed) == 2 for row in found.summaries)
+    assert list(found.scores) == ["noisy", "Haar, orthonormal", "Haar, stationary", "local", "local-middle", "nonlocal"]
+    assert found.scores["noisy"].mean == pytest.approx(-20 * np.log10(0.07), abs=0.6)
+    assert all(len(row.by_seed) == 2 for row in found.scores.values())
     text = table(found)
     assert "local-middle" in text
-    assert f"{found.summaries[-1].mean:.2f}" in text
+    assert f"{found.scores['nonlocal'].mean:.2f}" in text
     with pytest.raises(InputError, match="holds no finished training"):
         trained(tmp_path, 0.07)
     with pytest.raises(InputError, match="0 test photos"):

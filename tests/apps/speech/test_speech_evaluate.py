@@ -9,7 +9,15 @@ import soundfile
 from glocal import samples
 from glocal.apps.speech import evaluate, peers
 from glocal.apps.speech.data import SpeechData
-from glocal.apps.speech.evaluate import at_level, at_sigma, compare_all, compare_colours, compare_levels, summarised
+from glocal.apps.speech.evaluate import (
+    at_level,
+    at_sigma,
+    compare_all,
+    compare_colours,
+    compare_levels,
+    compare_paper,
+    summarised,
+)
 
 SAMPLE = samples.path("speech.wav")
 
@@ -44,6 +52,13 @@ def test_conditions_have_their_level(data):
     assert float((paper.noisy - paper.clean).std()) == pytest.approx(0.12, rel=0.03)
     np.testing.assert_array_equal(paper.noisy, at_sigma(data.test).noisy)
     assert not np.array_equal(paper.noisy, at_sigma(data.test, seed=1).noisy)
+
+
+def test_the_papers_table_of_the_shipped_networks(data):
+    scores = {s.method: s.mean for s in compare_paper(data)}
+    assert list(scores) == ["noisy", "Haar", "local", "nonlocal", "nonlocal - local"]
+    assert scores["noisy"] + 1 < scores["Haar"] < scores["local"] < scores["nonlocal"]
+    assert scores["nonlocal - local"] == pytest.approx(scores["nonlocal"] - scores["local"])
 
 
 def test_frames_leads_at_every_level(data, alone):

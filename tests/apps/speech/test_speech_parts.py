@@ -10,7 +10,6 @@ from glocal import grid_graph, knn_graph
 from glocal.apps.speech import noises
 from glocal.apps.speech.floor import noise_floor, segment_levels, sigma_of
 from glocal.apps.speech.frames import FrameNet, FrameShape, average_frames, on_frames, on_grid, on_line, similar_frames
-from glocal.apps.speech.haar import best_threshold, haar_denoise
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.networks import SampleNet
 from glocal.apps.speech.stft import overlap_add, power_of, spectra, synthesis
@@ -95,16 +94,6 @@ def test_noises_have_unit_power_and_their_colour():
     mixed, is_white = noises.mixture((64, 256), seeded())
     assert mixed.shape == (64, 256)
     assert 0.3 < is_white.float().mean() < 0.8
-
-
-def test_haar_shrinks_noise_and_its_threshold_is_chosen_by_score():
-    clean = np.repeat(np.array([0.5, -0.5, 0.25, 0.0], np.float32), 256)
-    noisy = clean + 0.1 * np.random.default_rng(0).standard_normal(1024).astype(np.float32)
-    threshold = best_threshold([noisy], [clean], sigma=0.1)
-    assert 0.1 < threshold < 0.5
-    better = haar_denoise(noisy, threshold=threshold)
-    assert np.square(better - clean).sum() < 0.3 * np.square(noisy - clean).sum()
-    np.testing.assert_allclose(haar_denoise(noisy, threshold=0.0), noisy, atol=1e-5)
 
 
 def test_wiener_gains_several_decibels_on_a_voice():

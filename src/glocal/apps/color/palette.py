@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.apps.color.kmeans import kmeans
+
 CELL = 0.5
 """Chrominances closer than this, in units of Lab, count as one colour; a difference of 1 is just visible."""
 
@@ -73,13 +75,8 @@ def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
     """
     if len(chroma.points) <= colors:
         return by_hue(chroma.points)
-    from sklearn.cluster import KMeans
-    from threadpoolctl import threadpool_limits
-
-    means = KMeans(n_clusters=colors, n_init=2, random_state=seed)
-    with threadpool_limits(1):  # partial sums of several threads arrive in any order, and the last bits with them
-        means.fit(chroma.points.numpy(), sample_weight=chroma.shares.numpy())
-    return by_hue(torch.from_numpy(np.asarray(means.cluster_centers_, dtype=np.float64)))
+    found = kmeans(chroma.points.numpy(), chroma.shares.numpy(), count=colors, seed=seed)
+    return by_hue(torch.from_numpy(found))
 
 
 def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:

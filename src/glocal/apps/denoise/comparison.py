@@ -1,28 +1,33 @@
-"""The paper's table: noisy, Haar, local, local with a local middle layer, non-local, on the test photos."""
+"""The paper's table B.3 for images: noisy, Haar and the networks, on the test photos."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from glocal.apps.denoise.data import Photos
-from glocal.apps.denoise.evaluation import Summary, noisy_pictures, psnr, score, summarize
-from glocal.apps.denoise.haar import HaarChoice, haar_denoise, tune
+from glocal.apps.denoise.evaluation import NoisyPicture, noisy_pictures, score
 from glocal.apps.denoise.models import SHIPPED, levels, load_model
 from glocal.apps.denoise.networks import ImageDenoiser
-from glocal.apps.denoise.options import MODELS, RECIPES, EvalOptions
+from glocal.apps.denoise.options import MODELS, PAPER_NETWORKS, EvalOptions
+from glocal.apps.denoise.training import weights_file
 from glocal.errors import InputError
+from glocal.training.haar import HaarChoice, haar_denoise, tune
+from glocal.training.scores import Score, psnr, summarize
+
+LEVELS = (1, 2, 3, 4)
+FACTORS = tuple(round(0.5 + 0.1 * step, 1) for step in range(31))  # of sigma
+_NAMES = {"haar": "Haar, orthonormal", "haar-stationary": "Haar, stationary"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One summary a method, what was chosen for Haar, and the number of test pictures."""
+    """One score for each method, what was chosen for Haar, and the number of test pictures."""
 
-    summaries: tuple[Summary, ...]
+    scores: Mapping[str, Score]
     haar: tuple[HaarChoice, ...]
     pictures: int
     sigma: float
@@ -35,50 +40,67 @@ def compare(
 
     Returns
     -------
-    Comparison. Cost: for each run one graph and one pass of each network for each test photo.
+    Comparison
+        Cost: for each run one graph and one pass of each network for each test photo.
     """
-    tests = photos.part("test")
-    if not len(tests) or not photos.counts()["validation"]:
-        message = (
-            f"eval: there are {len(tests)} test photos and {photos.counts()['validation']} validation photos. Use more."
-        )
+    tests, checks = len(photos.part("test")), photos.counts()["validation"]
+    if not tests or not checks:
+        message = f"eval: there are {tests} test photos and {checks} validation photos. Use more."
         raise InputError(message)
     folders = [Path(folder) for folder in options.runs] or [models]
-    scores: dict[str, list[list[float]]] = {}
-    choices = tuple(_tuned(photos, options, stationary) for stationary in (False, True))
+    choices = tune_haar(photos, options.sigma)
+    table: dict[str, list[list[float]]] = {}
     for seed, folder in enumerate(folders):
         nets = shipped(options.sigma, models) if folder == models else trained(folder, options.sigma)
-        pictures = noisy_pictures(tests, sigma=options.sigma, seed=seed, stream="test", device="cpu")
-        scores.setdefault("noisy", []).append([psnr(p.noisy, p.truth) for p in pictures])
-        for choice in choices:
-            name = f"Haar, {'stationary' if choice.stationary else 'orthonormal'}"
-            scores.setdefault(name, []).append([_haar(p.noisy, p.truth, choice) for p in pictures])
-        for number, (name, net) in enumerate(nets.items()):
-            for picture in pictures:
-                picture.graphs.clear()  # networks differ in their graphs
-            scores.setdefault(name, []).append(score(net, pictures))
-            if progress is not None:
-                progress((seed + (number + 1) / len(nets)) / len(folders))
-    summaries = tuple(summarize(name, found) for name, found in scores.items())
-    return Comparison(summaries, choices, len(tests), options.sigma)
+        found = score_all(photos, nets, choices, sigma=options.sigma, seed=seed)
+        for method, items in found.items():
+            table.setdefault(_NAMES.get(method, method), []).append(items)
+        if progress is not None:
+            progress((seed + 1) / len(folders))
+    scores = {method: summarize(by_seed) for method, by_seed in table.items()}
+    return Comparison(scores, choices, tests, options.sigma)
+
+
+def tune_haar(photos: Photos, sigma: float) -> tuple[HaarChoice, ...]:
+    """Choose levels and threshold of both Haar transforms (orthonormal, stationary) on the validation photos."""
+    checks = noisy_pictures(photos.part("validation"), sigma=sigma, seed=0, stream="validation", device="cpu")
+    truths, noisies = ([getattr(p, name).numpy().astype(np.float64) for p in checks] for name in ("truth", "noisy"))
+    return tuple(
+        tune(truths, noisies, sigma=sigma, factors=FACTORS, levels=LEVELS, stationary=stationary)
+        for stationary in (False, True)
+    )
+
+
+def score_all(
+    photos: Photos,
+    nets: Mapping[str, ImageDenoiser],
+    haar: tuple[HaarChoice, ...],
+    *,
+    sigma: float,
+    seed: int,
+    device: str = "cpu",
+) -> dict[str, list[float]]:
+    """Return the PSNR of every test photo for each method: "noisy", "haar", "haar-stationary" and the networks."""
+    tests = noisy_pictures(photos.part("test"), sigma=sigma, seed=seed, stream="test", device=device)
+    found = {"noisy": [psnr(picture.noisy, picture.truth) for picture in tests]}
+    for choice in haar:
+        name = "haar-stationary" if choice.stationary else "haar"
+        found[name] = [_haar(picture, choice) for picture in tests]
+    for name, net in nets.items():
+        fresh = [NoisyPicture(picture.truth, picture.noisy, {}) for picture in tests]  # each network has its own graphs
+        found[name] = score(net, fresh)
+    return found
 
 
 def shipped(sigma: float, models: Path) -> dict[str, ImageDenoiser]:
-    """The networks of a folder of models, scaled to `sigma`."""
+    """Return the networks of a folder of models, scaled to `sigma`."""
     return {name: load_model(name, sigma, folder=models) for name in MODELS if levels(name, folder=models)}
 
 
 def trained(folder: Path, sigma: float) -> dict[str, ImageDenoiser]:
-    """The finished networks of a training folder."""
-    from safetensors.torch import load_file
-
-    found = {}
-    for name in ("local", "local-middle", "nonlocal", "wide"):
-        path = folder / f"{name}.safetensors"
-        if path.exists():
-            net = ImageDenoiser(RECIPES[name].architecture, sigma=sigma)
-            net.load_state_dict(load_file(path))
-            found[name] = net.requires_grad_(False)
+    """Return the finished networks of a training folder, scaled to `sigma`."""
+    files = {name: weights_file(folder, name) for name in (*PAPER_NETWORKS, "wide")}
+    found = {name: load_model(str(path), sigma) for name, path in files.items() if path.exists()}
     if not found:
         message = f"eval: the folder {str(folder)!r} holds no finished training. Run `glocal train image` first."
         raise InputError(message)
@@ -86,29 +108,19 @@ def trained(folder: Path, sigma: float) -> dict[str, ImageDenoiser]:
 
 
 def table(comparison: Comparison) -> str:
-    """The comparison as text, one row a method."""
+    """Return the comparison as text, one row for each method."""
     lines = [f"sigma {comparison.sigma:.4f}, {comparison.pictures} pictures, PSNR in dB"]
     lines.append(f"{'method':24} {'mean':>7} {'+- pictures':>12} {'+- seeds':>9}  by seed")
-    for row in comparison.summaries:
+    for method, row in comparison.scores.items():
         seeds = " ".join(f"{value:.2f}" for value in row.by_seed)
-        lines.append(f"{row.method:24} {row.mean:7.2f} {row.error_images:12.2f} {row.error_seeds:9.3f}  {seeds}")
+        lines.append(f"{method:24} {row.mean:7.2f} {row.error:12.2f} {row.error_seeds or 0:9.3f}  {seeds}")
     for choice in comparison.haar:
-        kind = "stationary" if choice.stationary else "orthonormal"
-        lines.append(f"Haar, {kind}: {choice.levels} levels, threshold {choice.threshold:.4f}, chosen on validation")
+        name = _NAMES["haar-stationary" if choice.stationary else "haar"]
+        lines.append(f"{name}: {choice.levels} levels, threshold {choice.threshold:.4f}, chosen on validation")
     return "\n".join(lines)
 
 
-def _tuned(photos: Photos, options: EvalOptions, stationary: bool) -> HaarChoice:
-    checks = noisy_pictures(photos.part("validation"), sigma=options.sigma, seed=0, stream="validation", device="cpu")
-    truths, noisies = [p.truth.numpy() for p in checks], [p.noisy.numpy() for p in checks]
-    return tune(truths, noisies, sigma=options.sigma, stationary=stationary)
-
-
-def _haar(noisy: torch.Tensor, truth: torch.Tensor, choice: HaarChoice) -> float:
-    found = haar_denoise(
-        noisy.numpy().astype(np.float64),
-        threshold=choice.threshold,
-        levels=choice.levels,
-        stationary=choice.stationary,
-    )
-    return psnr(torch.from_numpy(found), truth)
+def _haar(picture: NoisyPicture, choice: HaarChoice) -> float:
+    noisy = picture.noisy.cpu().numpy().astype(np.float64)
+    found = haar_denoise(noisy, threshold=choice.threshold, levels=choice.levels, stationary=choice.stationary)
+    return psnr(found, picture.truth.cpu())

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from glocal.apps.denoise.data import Photos
 from glocal.apps.denoise.evaluation import noisy_pictures, score
+from glocal.apps.denoise.models import load_model, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
 from glocal.errors import ArgumentError, DeviceError, InputError
@@ -31,7 +32,8 @@ def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Repo
     Returns
     -------
     The trained network, or None if `progress` stopped it. `folder` then holds, for each recipe of the chain,
-    `NAME.jsonl` (validation curve), `NAME.checkpoint.safetensors` and, once finished, `NAME.safetensors`.
+    `NAME.jsonl` (validation curve), `NAME.checkpoint.safetensors` and, once finished, `image-NAME.safetensors`, which
+    `glocal eval image` and `glocal denoise` both read.
     Cost: for each step one forward and backward pass, and one graph for non-local networks.
     """
     options = replace(options, device=resolve(options.device))
@@ -39,18 +41,23 @@ def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Repo
     _same_options(options, folder)
     model = None
     for name in chain(options.recipe):
-        finished = folder / f"{name}.safetensors"
-        recipe = RECIPES[name]
-        started = new_network(recipe, options, model)
+        finished = weights_file(folder, name)
         if finished.exists():
-            model = _load(started, finished)
+            model = load_model(str(finished), options.sigma).requires_grad_(True).to(options.device)
             continue
+        started = new_network(RECIPES[name], options, model)
         ended = _run(started, name, photos, options, folder, progress)
         if not ended.finished:
             return None
-        _save(started, finished)
+        info = {"model": name, "seed": options.seed, "validation_psnr": round(ended.records[-1].validation, 3)}
+        save_model(started, finished.stem, folder, info=info)
         model = started
     return model
+
+
+def weights_file(folder: Path, name: str) -> Path:
+    """Return where a training in `folder` leaves the finished network `name`."""
+    return folder / f"image-{name}.safetensors"
 
 
 def new_network(recipe: Recipe, options: TrainOptions, start: ImageDenoiser | None) -> ImageDenoiser:
@@ -121,18 +128,3 @@ def _check(photos: Photos, options: TrainOptions) -> None:
     if options.device == "cuda" and not torch.cuda.is_available():
         message = f"train: the device {options.device!r} is not available here. Use cpu."
         raise DeviceError(message)
-
-
-def _save(model: ImageDenoiser, path: Path) -> None:
-    from safetensors.torch import save_file
-
-    beside = path.with_suffix(".part")
-    save_file({name: t.detach().cpu().contiguous() for name, t in model.state_dict().items()}, beside)
-    beside.replace(path)
-
-
-def _load(model: ImageDenoiser, path: Path) -> ImageDenoiser:
-    from safetensors.torch import load_file
-
-    model.load_state_dict(load_file(path))
-    return model

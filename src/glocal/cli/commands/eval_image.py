@@ -30,6 +30,6 @@ def eval_image(
     loaded = load(data, photos, report)
     with report.progress("evaluate") as tell:
         found = compare(loaded, options, progress=tell)
-    rows = [asdict(summary) for summary in found.summaries]
+    rows = [{"method": method} | asdict(score) for method, score in found.scores.items()]
     haar = [asdict(choice) for choice in found.haar]
     report.result({"sigma": options.sigma, "pictures": found.pictures, "methods": rows, "haar": haar}, table(found))

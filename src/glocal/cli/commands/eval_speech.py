@@ -12,7 +12,7 @@ from glocal.apps.speech.options import SpeechEvaluation
 from glocal.cli.shell.console import Report, RunOptions
 
 if TYPE_CHECKING:
-    from glocal.apps.speech.evaluate import Score
+    from glocal.apps.speech.evaluate import Measured
 
 LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
@@ -49,7 +49,7 @@ def eval_speech(
     report.result({"clips": len(loaded.test), "table": options.table, "scores": rows}, "\n".join(lines))
 
 
-def _line(score: Score, level: float | None) -> str:
+def _line(score: Measured, level: float | None) -> str:
     where = "" if level is None else f"{level:g} dB in, "
     spread = f", {score.error_seeds:.3f} over seeds" if score.error_seeds else ""
     return f"{where}{score.method}: {score.measure} {score.mean:.2f} (error {score.error:.2f} over clips{spread})"

@@ -30,8 +30,7 @@ def train_image(
     Photos become gray squares of 128 x 128. OUTPUT receives NAME.jsonl (the validation curve), checkpoints, and the
     weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses.
     """
-    from glocal.apps.denoise.models import save_model
-    from glocal.apps.denoise.training import train
+    from glocal.apps.denoise.training import train, weights_file
     from glocal.training.loop import read_log
 
     report = Report(run)
@@ -45,8 +44,7 @@ def train_image(
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
     assert net is not None
     last = read_log(output / f"{options.recipe}.jsonl")[-1]
-    info = {"model": options.recipe, "seed": options.seed, "validation_psnr": round(last.validation, 3)}
-    path = save_model(net, f"image-{options.recipe}", output, info=info)
+    path = weights_file(output, options.recipe)
     summary: dict[str, Any] = {"weights": str(path), "validation_psnr": last.validation, "steps": last.step}
     report.result(summary | {"photos": counts, "skipped": len(loaded.skipped)}, str(path))
 
