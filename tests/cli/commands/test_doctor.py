@@ -21,6 +21,22 @@ def test_a_sound_installation(capsys):
     assert "graph_conv" in data["kernels"]
 
 
+@pytest.mark.parametrize("problem", ["", "read-only file system"])
+def test_the_place_of_compiled_kernels(monkeypatch, tmp_path, problem):
+    from glocal.kernels import cache
+
+    (tmp_path / "a.nbc").write_bytes(bytes(3000))
+    monkeypatch.setattr(cache, "cache_folder", lambda: cache.CacheFolder(tmp_path, problem))
+    found = doctor._kernels()
+    assert found.remedies == []  # it works without, only slower
+    assert dict(found.rows)["compiled kernels"] == (
+        f"in memory, compiled at each start: {tmp_path} cannot be written (read-only file system). "
+        "Set GLOCAL_CACHE_DIR to a folder that you may write to"
+        if problem
+        else f"{tmp_path}, 1 files, 3.0 kB"
+    )
+
+
 def test_what_is_broken_is_named_with_its_remedy(capsys, monkeypatch, tmp_path):
     import numpy as np
 

@@ -105,8 +105,21 @@ def _kernels() -> Section:
         for operation, backend, why in explain(device):
             name = operation if device == "cpu" else f"{operation} ({device})"
             rows.append((name, f"{backend}{f' ({why})' if why else ''}"))
-    remedies = ["kernels: pip install numba"] if importlib.util.find_spec("numba") is None else []
-    return Section("kernels", rows, remedies)
+    if importlib.util.find_spec("numba") is None:
+        return Section("kernels", rows, ["kernels: pip install numba"])
+    return Section("kernels", [*rows, ("compiled kernels", _compiled_kernels())])
+
+
+def _compiled_kernels() -> str:
+    from glocal.kernels.cache import SETTING, cache_folder
+
+    folder = cache_folder()
+    if folder.problem:
+        return (
+            f"in memory, compiled at each start: {folder.path} cannot be written ({folder.problem}). "
+            f"Set {SETTING} to a folder that you may write to"
+        )
+    return f"{folder.path}, {len(folder.files)} files, {bytes_text(folder.size)}"
 
 
 def _codecs() -> Section:

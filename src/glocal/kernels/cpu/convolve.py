@@ -11,8 +11,8 @@ The m output channels are cut into chunks of at most `MAX_VECTORS` vectors; pack
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
 
 SPARE = max(ROWS)  # rows that a tile may touch beyond the end

@@ -8,7 +8,8 @@ numbers.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from glocal.kernels.cpu.compiled import njit
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})

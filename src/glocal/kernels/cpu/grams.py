@@ -20,8 +20,8 @@ there is none.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.convolve import fill
 from glocal.kernels.cpu.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_run, dots, product
 

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from threading import current_thread
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import EMPTY, LAST, Array, Lists, Picture, empty_lists, insert, lay_out, rounding
 from glocal.kernels.cpu.simd import (
     at_most_with,
@@ -66,7 +66,7 @@ class Block(NamedTuple):
     width: int
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _count_open(worst: Array, term: np.float32) -> int:
     count = 0
     for i in range(len(worst)):
@@ -74,7 +74,7 @@ def _count_open(worst: Array, term: np.float32) -> int:
     return count
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _try_shifts(
     picture: Picture,
     lists: Lists,
@@ -143,20 +143,20 @@ def _try_shifts(
     return count
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _nth_row(step: int) -> int:
     """0, -1, 1, -2, 2, ..."""
     return step // 2 if step % 2 == 0 else -(step + 1) // 2
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _half_width(d2: np.float32, factor: np.float32, dy: int, reach: int) -> int:
     """At least the largest |dx| with `factor (dy^2 + dx^2) <= d2`, at most `reach`."""
     rest = np.float64(d2) / np.float64(factor) - dy * dy
     return int(min(math.sqrt(max(rest, 0.0)) + 1.0, float(reach)))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _try_rest(
     picture: Picture, lists: Lists, block: Block, row_shifts: Array, search: Search, d2: Array, inputs: tuple[bool, ...]
 ) -> None:
@@ -175,13 +175,13 @@ def _try_rest(
         _try_shifts(picture, lists, block, row_shifts, count, search, False, d2, inputs)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _limit(d2: np.float32, relative: np.float32, absolute: np.float32) -> np.float32:
     """The largest bound that a candidate no farther than d2 can have."""
     return d2 * relative + np.float32(math.sqrt(d2)) * absolute + absolute * absolute + TINY
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search_pixel(
     picture: Picture, lists: Lists, p: int, y: int, x: int, tried: int, search: Search, line: Array
 ) -> None:
@@ -229,7 +229,7 @@ def _search_pixel(
             column = far if column < near and column + 16 >= near else column + 16
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search_block(
     picture: Picture,
     lists: Lists,
@@ -264,7 +264,7 @@ def _search_block(
                     _search_pixel(picture, lists, r * LANES + lane, block.y + r, block.x + lane, tried, search, d2)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search_blocks(
     picture_fields: tuple[Any, ...],
     list_fields: tuple[Any, ...],

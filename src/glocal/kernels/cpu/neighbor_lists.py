@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from torch import Tensor
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.reuse import room
 from glocal.kernels.cpu.simd import bits_float, constant, insert_key
 
@@ -75,7 +75,7 @@ def rounding(c: int, patch: tuple[int, int]) -> float:
     return float((c + 2 * patch[0].bit_length() + 2 * patch[1].bit_length() + 8) * 2.0**-23)
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def insert(
     keys: Array, worst: Array, last: Array, k: int, size: int, groups: tuple[bool, ...], pixel: int, key: int
 ) -> None:

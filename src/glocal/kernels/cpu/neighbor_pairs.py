@@ -21,11 +21,11 @@ import math
 from collections.abc import Callable
 from threading import current_thread
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import LAST, Array, Picture, empty_lists, lay_out, rounding
 from glocal.kernels.cpu.neighbor_scan import LANES, Coarse, limit, scratch, search
 from glocal.kernels.cpu.reuse import room
@@ -43,13 +43,13 @@ TOP = 25_000.0  # where the largest limit should lie among 16-bit sums
 NO_COARSE = Coarse(np.zeros(1, np.int16), np.float32(0), np.float32(0), 0)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _set_limits(worst: Array, limits: Array, scale: np.float32, offset: np.float32) -> None:
     for i in range(len(worst)):
         limits[i] = 0 if worst[i] < 0 else limit(worst[i], scale, offset)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _write(keys: Array, k: int, first: int, end: int, w: int, row: int, neighbors: Array, distances: Array) -> None:
     """Write out the lists of the vertices `first..end`."""
     size = (k + 6) // 8 * 8

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import Array, Lists, Picture, insert
 from glocal.kernels.cpu.reuse import room
 from glocal.kernels.cpu.simd import (
@@ -79,20 +79,20 @@ def scratch(patch: tuple[int, int]) -> tuple[Array, ...]:
     )
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def limit(worst: np.float32, scale: np.float32, offset: np.float32) -> np.uint16:
     """The largest coarse distance of a pair no farther than `worst`."""
     root = scale * np.float32(math.sqrt(worst + TINY)) + offset
     return np.uint16(min(root * root + np.float32(2.0), np.float32(65535.0)))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def coarse_columns(ph: int) -> int:
     """Columns of a coarse tile, such that its running sums stay in the cache."""
     return max(16, RUNNING // (ph + 1) if ph > 1 else RUNNING)
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _sum_columns(picture: Picture, start: int, shift: int, rows: int, width: int, sums: Array) -> None:
     """Fill `rows` rows of `width` sums over the patch height."""
     flat, row, plane, channels, ph = picture.flat, picture.row, picture.plane, picture.channels, picture.ph
@@ -103,7 +103,7 @@ def _sum_columns(picture: Picture, start: int, shift: int, rows: int, width: int
         column_sums(flat, start + j, start + j + shift, row, plane, rows, sums, j, width, channels, ph)
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _append(found: Array, count: int, at: int, hits: int, columns: int) -> int:
     """Write down the pairs whose bits are set."""
     if columns < LANES:
@@ -115,7 +115,7 @@ def _append(found: Array, count: int, at: int, hits: int, columns: int) -> int:
     return count
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _scan_exactly(picture: Picture, memory: Memory, start: int, shift: int, rows: int, columns: int) -> int:
     """Find the pairs of a tile that enter the list of one end."""
     worst, last, sums, d2 = memory.lists.worst, memory.lists.last, memory.sums, memory.d2
@@ -134,7 +134,7 @@ def _scan_exactly(picture: Picture, memory: Memory, start: int, shift: int, rows
     return count
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _settle(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, t: int, shift: int) -> None:
     """Compute a pair, and insert it into the lists of both ends if it is near enough."""
     k, size, keys, worst, last, groups = memory.lists
@@ -153,7 +153,7 @@ def _settle(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, t:
         limits[other] = limit(worst[other], coarse.scale, coarse.offset)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _scan_coarsely(
     picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, start: int, shift: int, valid: int, rows: int,
     columns: int,
@@ -187,7 +187,7 @@ def _scan_coarsely(
     return count
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _range(picture: Picture, bounds: Bounds, shift: int, shifts: int) -> tuple[int, int]:
     """Find the rows, or in one dimension the columns, with pairs within the bounds at `shifts` shifts from `shift` on."""
     step, wide = (picture.row, picture.w) if picture.h > 1 else (1, 1)
@@ -195,7 +195,7 @@ def _range(picture: Picture, bounds: Bounds, shift: int, shifts: int) -> tuple[i
     return first, min((bounds.a1 + step - 1) // step, -((shift - bounds.b1) // step))
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def search(
     picture_fields: tuple[Any, ...],
     coarse_fields: tuple[Any, ...],
@@ -218,7 +218,7 @@ def search(
     return _search_coarsely(picture, coarse, memory, bounds, shifts)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search_exactly(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, shifts: Array) -> None:
     for group in range(len(shifts)):
         bits = shifts[group, 1]
@@ -235,7 +235,7 @@ def _search_exactly(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bo
                         _settle(picture, coarse, memory, bounds, int(memory.found[i]), shift)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search_coarsely(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, shifts: Array) -> float:
     width = coarse_columns(len(picture.ph))
     pieces = (picture.w + width - 1) // width

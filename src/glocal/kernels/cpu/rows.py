@@ -9,8 +9,8 @@ it has an output for each; any cut gives the same numbers.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.convolve import SEGMENT, chunking, fill
 from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
 

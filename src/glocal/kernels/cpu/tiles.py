@@ -17,8 +17,10 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from glocal.kernels.cpu.compiled import njit
 
 VECTOR_BYTES = 32
 # AVX-512 and NEON have 32 vector registers, older x86 has 16.

@@ -8,7 +8,8 @@ which the sums of the cuts are added.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from glocal.kernels.cpu.compiled import njit
 
 PIECE = 4096  # numbers of each vector that stay in the cache while they are used
 
