@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from glocal.errors import ArgumentError, DeviceError, InputError, OutputError
+from glocal.atomic import write_whole
+from glocal.errors import ArgumentError, DeviceError, InputError
 from glocal.kernels.known import check_range
 from glocal.lattice import Lattice
 
@@ -129,21 +129,12 @@ class Graph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to `path` as safetensors. The file appears whole or not at all."""
-        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.part")
         tensors = {name: t.detach().cpu().contiguous() for name, t in self._named_tensors()}
         metadata = {"format": _FORMAT} | ({} if self.lattice is None else {"lattice": self.lattice.to_text()})
-        try:
-            save_file(tensors, beside, metadata=metadata)
-            beside.replace(target)
-        except (OSError, SafetensorError) as error:
-            message = f"Graph.save: cannot write {str(target)!r}: {error}. Choose a folder that exists and is writable."
-            raise OutputError(message) from error
-        finally:
-            beside.unlink(missing_ok=True)
+        with write_whole(path, overwrite=True) as temporary:
+            save_file(tensors, temporary, metadata=metadata)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Graph:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, InputError
 from glocal.machine import machine, now
 
@@ -228,9 +229,8 @@ class _State:
         for index, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"adam.{self.names[index]}.{key}": t.detach().cpu() for key, t in moments.items()}
         tensors |= {"step": torch.tensor(step), "total": total.detach().cpu()}
-        beside = self.path(".checkpoint.part")
-        save_file({name: t.clone().contiguous() for name, t in tensors.items()}, beside)
-        beside.replace(self.path(".checkpoint.safetensors"))
+        with write_whole(self.path(".checkpoint.safetensors"), overwrite=True) as temporary:
+            save_file({name: t.clone().contiguous() for name, t in tensors.items()}, temporary)
 
     def load(self) -> tuple[int, Tensor]:
         """Continue from the checkpoint, if there is one; lines of the log that lie after it are dropped."""

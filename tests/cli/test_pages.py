@@ -7,10 +7,10 @@ import pytest
 import typer
 
 from glocal.cli import main
+from glocal.cli.pages import commands_page
 from glocal.cli.shell.lazy import load_command
-from glocal.cli.shell.pages import commands_page
 
-DOCS = Path(__file__).parents[3] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 PAGES = [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"]
 LEAVES = {
     f"{name} {inner}".strip(): home
@@ -47,7 +47,7 @@ def test_the_page_tells_what_the_command_line_takes():
 
 def test_the_page_in_the_docs_is_up_to_date():
     written = (DOCS / "commands.md").read_text(encoding="utf-8")
-    assert written == commands_page(), "run `python -m glocal.cli.shell.pages docs/commands.md`"
+    assert written == commands_page(), "run `python -m glocal.cli.pages docs/commands.md`"
 
 
 @pytest.mark.parametrize("name", LEAVES)

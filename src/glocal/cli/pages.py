@@ -1,6 +1,6 @@
 """The page of all commands and flags, made from the commands themselves, so that it cannot go out of date unnoticed.
 
-`python -m glocal.cli.shell.pages docs/commands.md` writes it; a test compares the file with what the commands say.
+`python -m glocal.cli.pages docs/commands.md` writes it; a test compares the file with what the commands say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from glocal.cli.shell.lazy import Table, load_command, load_function
 
 _HEAD = """# Commands and flags
 
-This page is made from the program (`python -m glocal.cli.shell.pages docs/commands.md`). `glocal COMMAND --help` says the same.
+This page is made from the program (`python -m glocal.cli.pages docs/commands.md`). `glocal COMMAND --help` says the same.
 """
 
 
