@@ -21,7 +21,7 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
     """
     b, h, w, f = features.shape
     device = features.device
-    rows, columns = (_tiles(n, radius, device) for n in (h, w))
+    rows, columns = (tile_axis(n, radius, device) for n in (h, w))
     flat = features.reshape(b * h * w, f)
     neighbors = torch.empty(b * h * w, k, dtype=torch.int32, device=device)
     tiles = torch.cartesian_prod(torch.arange(b), torch.arange(len(rows[0])), torch.arange(len(columns[0]))).to(device)
@@ -38,7 +38,7 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
     return neighbors
 
 
-def _tiles(n: int, radius: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def tile_axis(n: int, radius: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Cut an axis into tiles: the vertices of each, (tiles, size), and all that their windows hold, (tiles, span)."""
     size = min(TILE, n)
     starts = torch.arange(0, n, size, device=device).clamp(max=n - size)

@@ -79,7 +79,11 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "cpu",
-        {"patch_neighbors": "cpu.neighbors", **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")},
+        {
+            "patch_neighbors": "cpu.neighbors",
+            "window_neighbors": "cpu.window",
+            **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations"),
+        },
         _cpu_refuses,
     ),
     Backend(
