@@ -1,14 +1,34 @@
-"""sRGB and CIE Lab (D65), in torch: float32 or float64, any device, (..., 3) arrays."""
+"""sRGB, its luma, and CIE Lab (D65): float32 or float64, any device, (..., 3)."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 # IEC 61966-2-1 primaries to XYZ; rows are divided by the D65 white point where Lab needs it.
 _XYZ_FROM_RGB = ((0.412453, 0.357580, 0.180423), (0.212671, 0.715160, 0.072169), (0.019334, 0.119193, 0.950227))
 _WHITE = (0.95047, 1.0, 1.08883)
 _KNEE = 0.008856  # (6/29)^3, rounded as CIE prints it; scikit-image uses the same
+_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as JPEG has it
+
+_Colors = TypeVar("_Colors", Tensor, NDArray[np.float32], NDArray[np.float64])
+
+
+def luma(rgb: _Colors) -> _Colors:
+    """Return the luma `0.299 R + 0.587 G + 0.114 B` of colours (..., 3) as (...), in their own range. Cost: O(size).
+
+    Examples
+    --------
+    >>> luma(torch.tensor([[1.0, 1.0, 1.0], [0.0, 1.0, 0.0]]))
+    tensor([1.0000, 0.5870])
+    """
+    if isinstance(rgb, Tensor):
+        return rgb @ rgb.new_tensor(_LUMA)
+    return rgb @ np.array(_LUMA, dtype=rgb.dtype)
 
 
 def lab_from_rgb(rgb: Tensor) -> Tensor:

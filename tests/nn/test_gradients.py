@@ -39,6 +39,10 @@ def test_gram(case):
     assert gradcheck(lambda x: functional.gram(x, weighted, filters, bias), (signal,))
     maps = torch.relu(functional.graph_conv(signal, weighted, filters) + bias)
     torch.testing.assert_close(functional.gram(signal, weighted, filters, bias), maps.T @ maps)
+    masses = torch.linspace(0, 2, len(maps), dtype=maps.dtype)
+    found = functional.gram(signal, weighted, filters, bias, masses)
+    torch.testing.assert_close(found, maps.T @ torch.diag(masses) @ maps)
+    assert gradcheck(lambda x: functional.gram(x, weighted, filters, bias, masses), (signal,))
 
 
 def test_activations():

@@ -103,12 +103,20 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
     return p if x.ndim == 3 else p.squeeze(0)
 
 
-def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> Tensor:
+def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights: Tensor | None = None) -> Tensor:
     """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, in one pass: x (s, c) -> (m, m).
+
+    With `vertex_weights` (n,) it is `F' diag(vertex_weights) F`, for a part of the vertices or unequal ones.
 
     Differentiable in `x`, and by way of `graph_conv` in the others. Cost: O(n m (d c + m)) time, O(n m) memory.
     """
     _check_gram(x, graph, filters, bias)
+    if vertex_weights is not None:
+        if vertex_weights.shape != (graph.num_vertices,):
+            message = f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},). Give one to each."
+            raise ArgumentError(message)
+        maps = torch.relu(graph_conv(x, graph, filters) + bias)
+        return maps.T @ (maps * vertex_weights.unsqueeze(1))
     if any(p is not None and p.requires_grad for p in (graph.weights, filters, bias)):
         maps = torch.relu(graph_conv(x, graph, filters) + bias)
         return maps.T @ maps

@@ -11,6 +11,7 @@ from torch import Tensor
 from glocal.apps.denoise.evaluation import NoisyPicture, noisy_pictures
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import PAPER_SIGMA
+from glocal.color_space import luma
 from glocal.paper import drawing, image_training, squares
 from glocal.paper.blocks import Figure, Plate, Section, Text
 from glocal.paper.job import Job
@@ -61,7 +62,7 @@ def trained(job: Job) -> Trained:
 def example_picture(job: Job) -> NoisyPicture:
     """The shipped photo in gray, with noise."""
     size = job.effort.image_size
-    gray = np.rint(squares.photo(EXAMPLE, size) @ np.array([0.299, 0.587, 0.114])).astype(np.uint8)
+    gray = np.rint(luma(squares.photo(EXAMPLE, size).astype(np.float64))).astype(np.uint8)
     return noisy_pictures(gray[None], sigma=PAPER_SIGMA, seed=job.seed, stream="example", device="cpu")[0]
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, conv2d, pad
 
-from glocal.color_space import lab_from_rgb
+from glocal.color_space import lab_from_rgb, luma
 from glocal.graph import Graph
 from glocal.graphs.grid import BOUNDARIES, grid_graph
 from glocal.graphs.patch import patch_graph
@@ -145,7 +145,6 @@ def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
     """The neighbours of chosen pixels on the bridge photo: the 5x5 grid, and the two non-local graphs of the paper."""
     photo = squares.photo("bridge", size)
     rgb = torch.from_numpy(photo / np.float32(255))
-    luma = (rgb @ torch.tensor([0.299, 0.587, 0.114])).unsqueeze(-1)
     graphs = {
         "local": (grid_graph((size, size), size=5), "local: the 5 x 5 grid, 25 neighbours"),
         "style": (
@@ -153,7 +152,7 @@ def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
             "non-local, as in style transfer: 3 x 3 Lab patches and coordinates, 25 neighbours",
         ),
         "denoising": (
-            patch_graph(luma, k=9, patch=7),
+            patch_graph(luma(rgb).unsqueeze(-1), k=9, patch=7),
             "non-local, as in denoising: 7 x 7 gray patches, no coordinates, 9 neighbours",
         ),
     }

@@ -9,6 +9,7 @@ import numpy as np
 
 from glocal.apps.style.options import DEFAULT_PRESET, PRESETS
 from glocal.apps.style.transfer import stylize
+from glocal.color_space import luma
 from glocal.paper import paintings, squares
 from glocal.paper.blocks import Array, Block, Figure, Part, Plate, Section, Table, Text
 from glocal.paper.job import Job
@@ -112,8 +113,8 @@ def gradient_correlation(a: Array, b: Array) -> float:
         >>> round(gradient_correlation(ramp, ramp), 6), round(gradient_correlation(ramp, 255 - ramp), 6)
         (1.0, -1.0)
     """
-    luma = [picture.astype(float) @ (0.299, 0.587, 0.114) for picture in (a, b)]
-    slopes = [np.concatenate([np.diff(y, axis=axis).ravel() for axis in (0, 1)]) for y in luma]
+    gray = [luma(picture.astype(np.float64)) for picture in (a, b)]
+    slopes = [np.concatenate([np.diff(y, axis=axis).ravel() for axis in (0, 1)]) for y in gray]
     norm = float(np.linalg.norm(slopes[0]) * np.linalg.norm(slopes[1]))
     return float(slopes[0] @ slopes[1]) / norm if norm else 0.0
 

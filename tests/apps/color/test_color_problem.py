@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from glocal.apps.color.options import ColorOptions
-from glocal.apps.color.problem import SCALE, PaletteProblem, laplacian, palette_problem
+from glocal.apps.color.problem import SCALE, PaletteProblem, palette_problem
 from glocal.errors import ArgumentError
 from glocal.graphs import weights
 from glocal.graphs.knn import knn_graph
+from glocal.nn.spectral import adjacency, laplacian
 from glocal.optim.objectives import value_and_gradient
 
 # Four colours on a line: with degree 2 the neighbours are 0 -> 1, 1 -> 0, 2 -> 1, 3 -> 2.
@@ -26,7 +27,9 @@ def four_colors(gammas=(1.0, 1.0, 1.0)):
     bias = torch.tensor([0.5], dtype=torch.float64)
     target = torch.tensor([[3.0]], dtype=torch.float64)
     graph = weights.weighted(plain, rule)
-    return PaletteProblem(LINE, graph, filters, bias, target, laplacian(plain, rule), gammas)
+    return PaletteProblem(
+        LINE, graph, filters, bias, target, laplacian(adjacency(plain.with_weights(rule(plain.distances)))), gammas
+    )
 
 
 def random_problem(seed=0, n=64, **options):
@@ -36,7 +39,7 @@ def random_problem(seed=0, n=64, **options):
 
 
 def test_laplacian_by_hand():
-    got = laplacian(knn_graph(LINE, k=2), weights.Gaussian(0.25))
+    got = four_colors().laplacian
     a, b, c = E01, E21 / 2, E32 / 2  # 0 - 1 point at each other; the other two edges have one direction only
     want = [[a, -a, 0, 0], [-a, a + b, -b, 0], [0, -b, b + c, -c], [0, 0, -c, c]]
     torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64))
@@ -135,13 +138,6 @@ def test_solution_does_not_depend_on_the_run_or_on_the_threads():
 def test_palettes_of_two_sizes_are_refused():
     with pytest.raises(ArgumentError, match=r"the palettes have 4 and 5 entries.*Use one size"):
         palette_problem(torch.rand(4, 2).double(), torch.rand(5, 2).double(), ColorOptions())
-
-
-def test_laplacian_needs_distances():
-    from glocal.graph import Graph
-
-    with pytest.raises(ArgumentError, match="Build it with knn_graph"):
-        laplacian(Graph(torch.tensor([[0]])), weights.Gaussian(0.25))
 
 
 def test_equal_shares_are_the_paper():

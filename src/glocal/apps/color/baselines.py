@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from glocal.color_match import matched
+
 
 def reinhard(ab: Tensor, reference: Tensor) -> Tensor:
     """Match the mean and the standard deviation of each channel (Reinhard et al. 2001), here of `ab` in Lab.
@@ -32,16 +34,4 @@ def linear_monge(ab: Tensor, reference: Tensor) -> Tensor:
     >>> bool((y - x @ torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)).abs().max() < 1e-6)
     True
     """
-    mean, goal = ab.mean(0), reference.mean(0)
-    ridge = 1e-8 * torch.eye(2, dtype=torch.float64)  # a picture of one hue has no inverse covariance
-    here, there = (torch.cov(x.double().T, correction=0) + ridge for x in (ab, reference))
-    root = _root(here)
-    back = torch.linalg.inv(root)
-    matrix = (back @ _root(root @ there @ root) @ back).to(ab.dtype)
-    return (ab - mean) @ matrix.T + goal
-
-
-def _root(matrix: Tensor) -> Tensor:
-    """The symmetric square root of a symmetric positive matrix."""
-    values, vectors = torch.linalg.eigh(matrix)
-    return vectors @ torch.diag(values.clamp(min=0).sqrt()) @ vectors.T
+    return matched(ab, [reference], [1.0], least=1e-8)

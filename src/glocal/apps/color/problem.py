@@ -14,29 +14,14 @@ from glocal.graphs import weights
 from glocal.graphs.knn import knn_graph
 from glocal.kernels.cpu.threads import one_thread
 from glocal.nn.conv import GraphConv
-from glocal.nn.functional import gram, graph_conv
+from glocal.nn.functional import gram
 from glocal.nn.init import standard_normal
+from glocal.nn.spectral import adjacency, laplacian
 from glocal.optim.lbfgs import Minimum, lbfgs
 from glocal.optim.objectives import balance, value_and_gradient
 
 SCALE = 255.0
 """Units of Lab to the paper's [-0.5, 0.5]: `ab / 255`. The `ab` of sRGB, -108 to 98, become -0.42 to 0.39."""
-
-
-def laplacian(graph: Graph, rule: weights.Gaussian) -> Tensor:
-    """The combinatorial Laplacian `L = D - W~` of the symmetrised weights `W~ = (W + W') / 2`, (n, n).
-
-    `W_ij = rule(distance)` for connected entries, not normalised; a self-loop adds the same to `D` and to `W~`.
-    Cost: O(n^2) memory, for palettes only.
-    """
-    if graph.distances is None:
-        message = "laplacian: the graph has no `distances`. Build it with knn_graph."
-        raise ArgumentError(message)
-    n = graph.num_vertices
-    w = torch.zeros(n, n, dtype=graph.distances.dtype)
-    w.scatter_(1, graph.neighbors.long(), rule(graph.distances))
-    w = (w + w.T) / 2
-    return torch.diag(w.sum(1)) - w
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +44,7 @@ class PaletteProblem:
 
     def statistics(self, x: Tensor) -> Tensor:
         """`|F'F - G_s|_F^2`: how far the palette's statistics are from the reference's."""
-        return (gram_of(x, self.graph, self.filters, self.bias, self.masses) - self.target).square().sum()
+        return (gram(x, self.graph, self.filters, self.bias, self.masses) - self.target).square().sum()
 
     def movement(self, x: Tensor) -> Tensor:
         """`|X - X_t|_F`, the total way. At `X_t` itself its gradient is taken as 0, the centre of its subdifferential."""
@@ -90,14 +75,6 @@ class PaletteProblem:
             return lbfgs(self, self.start, iterations=iterations, tolerance=1e-9)
 
 
-def gram_of(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, masses: Tensor | None) -> Tensor:
-    """`F' diag(masses) F` of the maps `F = max(0, conv(x) + bias)`, (m, m)."""
-    if masses is None:
-        return gram(x, graph, filters, bias)
-    maps = torch.relu(graph_conv(x, graph, filters) + bias) * masses.sqrt().unsqueeze(1)
-    return maps.T @ maps
-
-
 def palette_problem(
     photo: Tensor, reference: Tensor, options: ColorOptions, shares: tuple[Tensor, Tensor] | None = None
 ) -> PaletteProblem:
@@ -119,10 +96,11 @@ def palette_problem(
     standard_normal(layer, torch.Generator().manual_seed(options.seed))
     filters, bias = layer.filters.detach(), _tensor(layer.bias).detach()
     plain = knn_graph(start, k=degree)
+    assert plain.distances is not None
     source_graph = weights.weighted(knn_graph(source, k=degree), rule)
-    operator = laplacian(plain, rule)
+    operator = laplacian(adjacency(plain.with_weights(rule(plain.distances))))  # weights are not normalised here
     here, there = (None, None) if shares is None else (part * len(part) for part in shares)
-    target = gram_of(source, source_graph, filters, bias, there)
+    target = gram(source, source_graph, filters, bias, there)
     graph = weights.weighted(plain, rule)
     problem = PaletteProblem(start, graph, filters, bias, target, operator, (1.0, 0.0, 0.0), here)
     g1 = balance({"statistics": problem.statistics}, start)["statistics"]

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from glocal.color_space import luma
 from glocal.errors import ArgumentError, GlocalError, InputError, OutputError
 
 Array = npt.NDArray[Any]
 PARTS = ("train", "validation", "test")
 SIDE = 128
-_LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
 _SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".avif", ".heic"}
 
 
@@ -174,7 +174,7 @@ def read_luma(path: Path) -> Array:
     pixels = read_image(path).pixels
     top = {1: 255.0, 2: 65535.0}.get(pixels.dtype.itemsize, 1.0)
     values = pixels.astype(np.float32) * np.float32(255.0 / top)
-    return values[:, :, 0] if values.shape[2] == 1 else values @ _LUMA
+    return values[:, :, 0] if values.shape[2] == 1 else luma(values)
 
 
 def with_crops(photos: Photos, crops: Sequence[Array]) -> Photos:

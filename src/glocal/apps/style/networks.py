@@ -127,10 +127,9 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
 
     Divided by the size, so that a photo and a painting of different sizes can be compared.
     """
-    if share is None:
-        return nn.functional.gram(x.to(network.filters), graph, network.filters, network.bias) / graph.num_vertices
-    maps = torch.relu(nn.functional.graph_conv(x.to(network.filters), graph, network.filters) + network.bias)
-    return maps.T @ (maps * (share / share.sum()).unsqueeze(1))
+    total = graph.num_vertices if share is None else 1
+    part = None if share is None else share / share.sum()
+    return nn.functional.gram(x.to(network.filters), graph, network.filters, network.bias, part) / total
 
 
 def target_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:

@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.apps.style.color_match import matched
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.estimate import iterations_at, step_seconds
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, photo_graph, target_gram, thinned, whitened
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
+from glocal.color_match import matched
 from glocal.graph import Graph
 from glocal.kernels import select
 from glocal.kernels.cpu.reuse import reusing

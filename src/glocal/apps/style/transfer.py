@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from glocal import color_space as colors
-from glocal.apps.style.color_match import matched
 from glocal.apps.style.estimate import shape_of
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_options
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
+from glocal.color_match import matched
 from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitError
 from glocal.files.images.colors import to_srgb
 from glocal.files.images.convert import like, picture_from
