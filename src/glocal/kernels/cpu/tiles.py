@@ -39,7 +39,7 @@ def lanes(itemsize: int) -> int:
     return VECTOR_BYTES // itemsize
 
 
-class _Code:
+class Code:
     """Writes loads, stores and fused steps on vectors of one number type."""
 
     def __init__(self, context: Any, builder: Any, dtype: types.Float) -> None:
@@ -125,7 +125,7 @@ def _tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, ak: Any, b: Any
     """One tile of `product`: ROWS[vectors - 1] rows."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype)
         _, vectors, a, ar, ak, b, bk, c, cr, count, add = args
 
         def write(across: int) -> None:
@@ -176,7 +176,7 @@ def dots(typing: Any, like: Any, a: Any, b: Any, stride: Any, out: Any, count: A
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype)
         _, a, b, stride, out, count = args
         lefts = [code.at(a, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
         rights = [code.at(b, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
@@ -200,7 +200,7 @@ def dots(typing: Any, like: Any, a: Any, b: Any, stride: Any, out: Any, count: A
 
 def _run(like: Any, *, add: bool) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype)
         for step in range(0, RUN * code.size, VECTOR_BYTES):
             source, target = (builder.add(base, INDEX(step)) for base in args[1:])
             value = code.load(source, code.vector)
@@ -233,7 +233,7 @@ def dot_rows(typing: Any, like: Any, outputs: Any, vectors: Any, x: Any, rows: A
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype)
         _, outputs, vectors, x, rows, scales, f, taps, fo, last, out, count = args
 
         def write(outs: int, across: int) -> None:
@@ -274,7 +274,7 @@ def sum_rows(
     """Add `sum_(t < count) scales[t] x[rows[t] + :]` to out[:], rows and vectors as in `dot_rows`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = _Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype)
         _, vectors, x, rows, scales, last, out, count = args
 
         def write(across: int) -> None:
