@@ -24,6 +24,7 @@ float16. The last two are accumulated in float32. Results are contiguous.
     variation(Tensor image) -> (Tensor value, Tensor slope)
         image (h, w, c) -> the total variation (a scalar) and its gradient (h, w, c)
 
+`lattice_ops` adds the convolutions on lattices, which have a rule in place of neighbours and weights.
 A gradient that `mask` does not ask for is an empty tensor of shape (0,).
 
 To add a kernel, write a function with the name and the arguments of the operator in the module that the table in
@@ -38,6 +39,7 @@ operator is a sum of the same operators with one argument replaced, and gradient
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -60,9 +62,9 @@ _SCHEMAS = {
     "variation": "(Tensor image) -> (Tensor, Tensor)",
 }
 _HALF = (torch.bfloat16, torch.float16)
-_library = torch.library.Library("glocal", "DEF")
+library = torch.library.Library("glocal", "DEF")
 for _name, _schema in _SCHEMAS.items():
-    _library.define(_name + _schema)
+    library.define(_name + _schema)
 
 graph_conv = torch.ops.glocal.graph_conv.default
 shared_conv = torch.ops.glocal.shared_conv.default
@@ -75,7 +77,7 @@ variation = torch.ops.glocal.variation.default
 # Kernels: one entry for all devices; the table in `select` says whose function runs.
 
 
-def _run(name: str, x: Tensor, *args: Any) -> Any:
+def call_backend(name: str, x: Tensor, *args: Any) -> Any:
     """Call the backend's function on checked arguments; bfloat16 and float16 go through float32 where it needs that."""
     function = select.pick(name, x.device)
     if x.dtype in _HALF and not select.chosen(name, x.device).half:
@@ -126,7 +128,7 @@ def _forward(name: str) -> Callable[..., Tensor]:
         _check(name, x, neighbors, weights, *filters)
         for f in filters:
             _check_filters(name, f, _expected(name, x, neighbors))
-        y: Tensor = _run(name, x, x, neighbors, weights, *filters)
+        y: Tensor = call_backend(name, x, x, neighbors, weights, *filters)
         return y.contiguous()
 
     return run
@@ -142,7 +144,7 @@ def _backward(name: str) -> Callable[..., tuple[Tensor, ...]]:
         if g.shape != shape:
             message = f"{name}: the gradient (shape {tuple(g.shape)}) must be {shape}. Use the shape of the result."
             raise ArgumentError(message)
-        found = _run(f"{name}_backward", x, g, x, neighbors, weights, *filters, mask)
+        found = call_backend(f"{name}_backward", x, g, x, neighbors, weights, *filters, mask)
         return tuple(
             x.new_empty(0) if part is None or not need else part.contiguous()
             for part, need in zip(found, mask, strict=True)
@@ -220,31 +222,33 @@ def _differentiable(name: str, function: type[Function]) -> None:
                 torch._C._functorch.set_single_level_autograd_function_allowed(before)
         return apply(*args)
 
-    _library.impl(name, run, "Autograd")
+    library.impl(name, run, "Autograd")
 
 
-def _multilinear(name: str, places: tuple[int, ...]) -> None:
+def _multilinear(name: str, places: tuple[int, ...], tensors: int) -> None:
     """Register the derivatives of an operator that is linear in each of its arguments at `places`, and of its backward.
 
+    Its first arguments, `tensors` of them, are tensors; the others are constants.
     With `y = T(a_1, ..., a_k)`, the gradient of a_p is `B_p(g; a)`. For the gradients G_p of what B returns,
     `sum_p <G_p, B_p(g; a)> = sum_p <g, T(a with G_p for a_p)>`, which is differentiated by the same rule.
     """
     op = getattr(torch.ops.glocal, name).default
     pull = getattr(torch.ops.glocal, f"{name}_backward").default
 
-    def replaced(args: tuple[Any, ...], place: int, value: Tensor) -> list[Any]:
+    def replaced(args: list[Any], place: int, value: Tensor) -> list[Any]:
         return [value if p == place else a for p, a in enumerate(args)]
 
     class Forward(Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Tensor:
-            ctx.save_for_backward(*args)
+            ctx.save_for_backward(*args[:tensors])
+            ctx.constants = args[tensors:]
             y: Tensor = _under(op, *args)
             return y
 
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-            args = ctx.saved_tensors
+            args = (*ctx.saved_tensors, *ctx.constants)
             mask = [bool(ctx.needs_input_grad[p]) for p in places]
             result: list[Tensor | None] = [None] * len(args)
             for p, need, part in zip(places, mask, pull(g, *args, mask), strict=True):
@@ -254,15 +258,15 @@ def _multilinear(name: str, places: tuple[int, ...]) -> None:
     class Backward(Function):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
-            ctx.save_for_backward(*args[:-1])
-            ctx.mask = args[-1]
+            ctx.save_for_backward(*args[: tensors + 1])
+            ctx.constants, ctx.mask = args[tensors + 1 : -1], args[-1]
             ctx.set_materialize_grads(False)
             found: tuple[Tensor, ...] = _under(pull, *args)
             return found
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-            g, *args = ctx.saved_tensors
+            g, args = ctx.saved_tensors[0], [*ctx.saved_tensors[1:], *ctx.constants]
             needs_g, *needs = ctx.needs_input_grad[:-1]
             result: list[Tensor | None] = [None] * (len(args) + 2)
             for p, given, asked in zip(places, grads, ctx.mask, strict=True):
@@ -394,19 +398,41 @@ def _autocast(name: str, device_type: str, key: str) -> None:
             dtype = torch.get_autocast_dtype(device_type) if low else torch.float32
             return op(*(a.to(dtype) if isinstance(a, Tensor) and a.is_floating_point() else a for a in args))
 
-    _library.impl(name, rule, key)
+    library.impl(name, rule, key)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """An operator that is linear in its arguments at `places`, and its backward: what they compute, on what shapes."""
+
+    name: str
+    places: tuple[int, ...]
+    tensors: int
+    forward: Callable[..., Tensor]
+    backward: Callable[..., tuple[Tensor, ...]]
+    fake_forward: Callable[..., Tensor]
+    fake_backward: Callable[..., tuple[Tensor, ...]]
+
+    def register(self) -> None:
+        """Register both operators, whose schemas are defined, with everything that is derived from them."""
+        name, pulled = self.name, f"{self.name}_backward"
+        op, pull = getattr(torch.ops.glocal, name).default, getattr(torch.ops.glocal, pulled).default
+        library.impl(name, self.forward, "CompositeExplicitAutograd")
+        library.impl(pulled, self.backward, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"glocal::{name}", self.fake_forward, lib=library)
+        torch.library.register_fake(f"glocal::{pulled}", self.fake_backward, lib=library)
+        torch.library.register_vmap(f"glocal::{name}", _vmap_forward(op), lib=library)
+        torch.library.register_vmap(f"glocal::{pulled}", _vmap_backward(pull), lib=library)
+        _multilinear(name, self.places, self.tensors)
+        for operator in (name, pulled):
+            _autocast(operator, "cpu", "AutocastCPU")
+            _autocast(operator, "cuda", "AutocastCUDA")
 
 
 def _register() -> None:
     for name, places in (("graph_conv", (0, 2, 3)), ("shared_conv", (0, 2, 3)), ("extract", (0, 2))):
-        op, pull = getattr(torch.ops.glocal, name).default, getattr(torch.ops.glocal, f"{name}_backward").default
-        _library.impl(name, _forward(name), "CompositeExplicitAutograd")
-        _library.impl(f"{name}_backward", _backward(name), "CompositeExplicitAutograd")
-        torch.library.register_fake(f"glocal::{name}", _fake_forward(name), lib=_library)
-        torch.library.register_fake(f"glocal::{name}_backward", _fake_backward, lib=_library)
-        torch.library.register_vmap(f"glocal::{name}", _vmap_forward(op), lib=_library)
-        torch.library.register_vmap(f"glocal::{name}_backward", _vmap_backward(pull), lib=_library)
-        _multilinear(name, places)
+        tensors = max(places) + 1
+        Linear(name, places, tensors, _forward(name), _backward(name), _fake_forward(name), _fake_backward).register()
     others: tuple[tuple[str, Any, Any, type[Function]], ...] = (
         ("gram", _gram, _fake_gram, _Gram),
         ("gram_backward", _gram_backward, lambda g, maps, x, nb, w, f: torch.empty_like(x, dtype=f.dtype), _GramBackward),
@@ -414,13 +440,12 @@ def _register() -> None:
     )  # fmt: skip
     for name, kernel, fake, function in others:
         op = getattr(torch.ops.glocal, name).default
-        _library.impl(name, kernel, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"glocal::{name}", fake, lib=_library)
+        library.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"glocal::{name}", fake, lib=library)
         torch.library.register_vmap(
-            f"glocal::{name}", lambda info, dims, *args, op=op: _each(op, info, dims, args), lib=_library
+            f"glocal::{name}", lambda info, dims, *args, op=op: _each(op, info, dims, args), lib=library
         )
         _differentiable(name, function)
-    for name in _SCHEMAS:
         _autocast(name, "cpu", "AutocastCPU")
         _autocast(name, "cuda", "AutocastCUDA")
 

@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from glocal.lattice import Lattice
+
 
 def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
     """Sum `size` consecutive entries along `dim`, adding blocks of 2^b entries, the largest block first.
@@ -160,6 +162,35 @@ def shared_conv_backward(
     found = extract_backward(torch.einsum("bnc,d->bndc", g, taps), x, neighbors, weights, mask)
     gt = torch.einsum("bndc,bnc->d", extract(x, neighbors, weights), g) if mask[2] else None
     return *found, gt
+
+
+def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
+    """`graph_conv` on a lattice, by its neighbours. Differentiable."""
+    return graph_conv(x, *_edges(lattice, x), filters)
+
+
+def lattice_conv_backward(
+    g: Tensor, x: Tensor, filters: Tensor, lattice: Lattice, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x and filters; None where `mask` is False."""
+    return graph_conv_backward(g, x, *_edges(lattice, x), filters, (mask[0], False, mask[1]))[::2]
+
+
+def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
+    """`shared_conv` on a lattice, by its neighbours. Differentiable."""
+    return shared_conv(x, *_edges(lattice, x), taps)
+
+
+def lattice_shared_backward(
+    g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of x and taps; None where `mask` is False."""
+    return shared_conv_backward(g, x, *_edges(lattice, x), taps, (mask[0], False, mask[1]))[::2]
+
+
+def _edges(lattice: Lattice, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    weights = lattice.weights(x.device)
+    return lattice.neighbors(x.device), None if weights is None else weights.to(x.dtype)
 
 
 def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

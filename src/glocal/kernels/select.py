@@ -33,7 +33,10 @@ ON_SIGNALS = (
 ON_VECTORS = ("products", "combine")
 _ON_GPU = tuple(name for name in ON_SIGNALS if name != "reverse")
 ON_WINDOWS = ("similarities", "weighted_differences")
-OPERATIONS = ("patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_VECTORS, *ON_WINDOWS)
+ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
+OPERATIONS = (
+    "patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS,
+)  # fmt: skip
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -79,15 +82,17 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "cpu",
-        {
-            "patch_neighbors": "cpu.neighbors",
-            "window_neighbors": "cpu.window",
-            **dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations"),
-        },
+        {"patch_neighbors": "cpu.neighbors", "window_neighbors": "cpu.window"}
+        | dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")
+        | dict.fromkeys(ON_LATTICES, "cpu.lattice"),
         _cpu_refuses,
     ),
     Backend(
-        "portable", {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}, _always
+        "portable",
+        {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}
+        | dict.fromkeys(ON_LATTICES, "lattice"),
+        _always,
+        half=True,
     ),
     Backend(
         "reference",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
-from glocal.kernels import known, ops
+from glocal.kernels import known, lattice_ops, ops
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -48,7 +48,11 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
             "Match the graph's degree and the signal's channels."
         )
         raise ArgumentError(message)
-    y: Tensor = ops.graph_conv(batched, graph.neighbors, _like(graph.weights, x), filters)
+    y: Tensor
+    if (lattice := graph.convolution) is not None:
+        y = lattice_ops.lattice_conv(batched, filters, lattice)
+    else:
+        y = ops.graph_conv(batched, graph.neighbors, _like(graph.weights, x), filters)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
@@ -81,7 +85,11 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
             f"shared_conv: `taps` (shape {tuple(taps.shape)}) must be (d={graph.degree},). Match the graph's degree."
         )
         raise ArgumentError(message)
-    y: Tensor = ops.shared_conv(batched, graph.neighbors, _like(graph.weights, x), taps)
+    y: Tensor
+    if (lattice := graph.convolution) is not None:
+        y = lattice_ops.lattice_shared(batched, taps, lattice)
+    else:
+        y = ops.shared_conv(batched, graph.neighbors, _like(graph.weights, x), taps)
     return y if x.ndim == 3 else y.squeeze(0)
 
 

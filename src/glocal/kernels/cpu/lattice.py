@@ -153,10 +153,21 @@ def _segments(size: Triple, dilation: int, box: tuple[int, int], c: int, phases:
     return c, tuple(row + x * dilation * c for row in rows for x in range(size[2]))
 
 
-def _region(lattice: Lattice, tables: Tables, origin: Triple, extent: Triple, box: Any, inner: int, steps: Any) -> Region:
+def _region(
+    lattice: Lattice, tables: Tables, origin: Triple, extent: Triple, box: Any, inner: int, steps: Any
+) -> Region:
     shape, size = _triple(lattice.shape), _triple(lattice.size)
     return Region(
-        shape, size, lattice.dilation, tables.places, tables.start, origin, extent, box, np.array(steps, np.int64), inner
+        shape,
+        size,
+        lattice.dilation,
+        tables.places,
+        tables.start,
+        origin,
+        extent,
+        box,
+        np.array(steps, np.int64),
+        inner,
     )
 
 
