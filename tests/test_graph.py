@@ -116,3 +116,81 @@ def test_to_moves_all():
     g = glocal.patch_graph(torch.rand(3, 3, 1), k=2).to("cpu")
     assert g.device.type == "cpu"
     assert g.to("cpu") is g
+
+
+def between(n=4, sources=7, degree=3):
+    make = torch.Generator().manual_seed(5)
+    neighbors = torch.randint(sources, (n, degree), generator=make)
+    return Graph(neighbors, torch.rand(n, degree, generator=make), torch.rand(n, degree), num_sources=sources)
+
+
+def same(a, b):
+    assert (a.num_vertices, a.num_sources, a.degree, a.lattice) == (b.num_vertices, b.num_sources, b.degree, b.lattice)
+    for name in ("neighbors", "weights", "distances"):
+        ours, theirs = getattr(a, name), getattr(b, name)
+        assert (ours is None) == (theirs is None)
+        assert ours is None or torch.equal(ours, theirs)
+
+
+def test_a_graph_between_two_signals(tmp_path):
+    g = between()
+    assert (g.num_vertices, g.num_sources) == (4, 7)
+    assert repr(g) == "Graph(4 vertices from 7 sources, degree 3, weighted, with distances, cpu, 144 B)"
+    g.save(tmp_path / "g")
+    same(Graph.load(tmp_path / "g"), g)
+    assert g.with_weights(None).num_sources == 7
+    assert g.to("meta").num_sources == 7
+    with pytest.raises(ArgumentError, match="holds the index 7, but vertices are numbered 0 to 6"):
+        Graph(torch.tensor([[7]]), num_sources=7)
+    for count in (0, -1, 2**31):
+        with pytest.raises(ArgumentError, match=rf"`num_sources` \(={count}\) must be positive"):
+            Graph(torch.tensor([[0]]), num_sources=count)
+    save_file(
+        {"neighbors": torch.tensor([[0]])}, tmp_path / "bad", metadata={"format": "glocal-graph-1", "num_sources": "x"}
+    )
+    with pytest.raises(InputError, match="is damaged: num_sources is 'x'"):
+        Graph.load(tmp_path / "bad")
+
+
+def test_indices_beyond_32_bits_and_unsigned_ones_are_refused():
+    with pytest.raises(ArgumentError, match="holds the index 4294967296"):
+        Graph(torch.tensor([[2**32]]))
+    with pytest.raises(ArgumentError, match=r"must hold integers, got torch.uint16. Convert with .to\(torch.int32\)"):
+        Graph(torch.zeros(2, 2, dtype=torch.uint16))
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        between(),
+        Graph(torch.tensor([[0, 1], [1, 0]])),
+        glocal.grid_graph((3, 4)),
+        glocal.grid_graph((3, 4), boundary="zero"),
+        glocal.grid_graph((3,)).with_weights(torch.rand(3, 3)),
+    ],
+    ids=repr,
+)
+def test_is_a_pytree(graph):
+    leaves, spec = torch.utils._pytree.tree_flatten({"g": graph})
+    assert len(leaves) == (graph.lattice is None) + (graph.convolution is None and graph.weights is not None) + (
+        graph.distances is not None
+    )
+    same(torch.utils._pytree.tree_unflatten(leaves, spec)["g"], graph)
+    text = torch.utils._pytree.treespec_dumps(spec)
+    same(torch.utils._pytree.tree_unflatten(leaves, torch.utils._pytree.treespec_loads(text))["g"], graph)
+    paths = [str(path[-1]) for path, _ in torch.utils._pytree.tree_flatten_with_path({"g": graph})[0]]
+    assert paths == [f".{name}" for name, _ in graph._named_tensors()]
+
+
+def test_cpu_cuda_and_pinned_memory(monkeypatch):
+    g = between()
+    assert g.cpu() is g
+    asked = []
+    monkeypatch.setattr(Graph, "to", lambda self, device: asked.append(str(device)) or self)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    g.cuda()
+    g.cuda(0)
+    g.cuda("cuda:3")
+    assert asked == ["cuda:1", "cuda:0", "cuda:3"]
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self + 0)  # a machine without a GPU has none
+    same(g.pin_memory(), g)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, DeviceError, InputError
@@ -23,6 +25,10 @@ class Graph:
 
     The column order is the paper's pseudo-coordinate `u(i, j)`: tap `l` of a filter always meets column `l`.
     Vertices with fewer edges are completed with edges of weight 0.
+
+    A graph is immutable and shares the tensors that it is made of. If `neighbors` is written to later, the next layer
+    checks it again, so that an index out of range is always an error. (Writes through NumPy or `.data` are not noticed.)
+    A graph is also a pytree: `torch.compile`, `torch.export` and `torch.utils._pytree` take it as an argument.
 
     The graph of a grid knows its rule, `lattice`, and stores nothing else: its neighbours, and the weights of the
     boundary "zero", are computed when they are first read. Layers do not read them.
@@ -50,6 +56,8 @@ class Graph:
     >>> g = Graph(torch.tensor([[0, 1], [1, 0]]))
     >>> g
     Graph(2 vertices, degree 2, no weights, cpu, 16 B)
+    >>> Graph(torch.tensor([[4, 1], [1, 0]]), num_sources=5)
+    Graph(2 vertices from 5 sources, degree 2, no weights, cpu, 16 B)
     """
 
     neighbors: Tensor
@@ -113,19 +121,35 @@ class Graph:
         """Return this graph with other edge weights; what layers keep about it is shared. Cost: O(n d) for the check."""
         if weights is not None:
             _check_edge_values("weights", weights, self)
-        other = object.__new__(Graph)  # neighbors were checked when this graph was made
-        other.__dict__.update(self.__dict__, weights=weights)
-        if self.lattice is not None and self.lattice.boundary == "zero":
+        lattice = self.lattice
+        if lattice is not None and lattice.boundary == "zero":
             # The boundary "zero" is "replicate" and weights; both have the same neighbors.
-            other.__dict__["lattice"] = replace(self.lattice, boundary="replicate")
-        return other
+            lattice = replace(lattice, boundary="replicate")
+        tensors = {"weights": weights, "distances": self.distances}
+        if "neighbors" in self.__dict__:
+            tensors["neighbors"] = self.neighbors
+        return _unchecked(tensors, lattice, self.num_sources, self.device)
 
     def to(self, device: torch.device | str) -> Graph:
         """Return this graph on another device."""
         if torch.device(device) == self.device:
             return self
         moved = {name: t.to(device) for name, t in self._named_tensors()}
-        return _assembled(moved, self.lattice, device)
+        return _unchecked(moved, self.lattice, self.num_sources, torch.empty(0, device=device).device)
+
+    def cuda(self, device: int | torch.device | str | None = None) -> Graph:
+        """Return this graph on a GPU, by default the current one."""
+        place = torch.cuda.current_device() if device is None else device
+        return self.to(torch.device("cuda", place) if isinstance(place, int) else place)
+
+    def cpu(self) -> Graph:
+        """Return this graph in the main memory."""
+        return self.to("cpu")
+
+    def pin_memory(self) -> Graph:
+        """Return this graph in page-locked memory, from where copies to a GPU can overlap with work."""
+        pinned = {name: t.pin_memory() for name, t in self._named_tensors()}
+        return _unchecked(pinned, self.lattice, self.num_sources, self.device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph to `path` as safetensors. The file appears whole or not at all."""
@@ -133,6 +157,8 @@ class Graph:
 
         tensors = {name: t.detach().cpu().contiguous() for name, t in self._named_tensors()}
         metadata = {"format": _FORMAT} | ({} if self.lattice is None else {"lattice": self.lattice.to_text()})
+        if self.num_sources != self.num_vertices:
+            metadata["num_sources"] = str(self.num_sources)
         with write_whole(path, overwrite=True) as temporary:
             save_file(tensors, temporary, metadata=metadata)
 
@@ -160,7 +186,7 @@ class Graph:
         if lattice is None and "neighbors" not in tensors:
             message = f"Graph.load: {str(path)!r} holds no neighbors. Use Graph.save to make a graph file."
             raise InputError(message)
-        return _assembled(tensors, lattice, "cpu")
+        return _assembled(tensors, lattice, _read_sources(metadata, path))
 
     def __repr__(self) -> str:
         if self.lattice is not None:
@@ -171,7 +197,9 @@ class Graph:
             kinds = "weighted" if self.weights is not None else "no weights"
         kinds += ", with distances" if self.distances is not None else ""
         size = sum(t.numel() * t.element_size() for _, t in self._named_tensors())
-        return f"Graph({self.num_vertices:,} vertices, degree {self.degree}, {kinds}, {self.device}, {_human(size)})"
+        ends = f"{self.num_vertices:,} vertices"
+        ends += f" from {self.num_sources:,} sources" if self.num_sources != self.num_vertices else ""
+        return f"Graph({ends}, degree {self.degree}, {kinds}, {self.device}, {_human(size)})"
 
     def _has_own_weights(self) -> bool:
         """Whether there are weights other than those that the boundary "zero" implies."""
@@ -186,16 +214,39 @@ class Graph:
         return [(name, getattr(self, name)) for name in names]
 
 
-def _assembled(tensors: dict[str, Tensor], lattice: Lattice | None, device: torch.device | str) -> Graph:
-    """Put a graph together from its parts and check it."""
+def _unchecked(
+    tensors: Mapping[str, Tensor | None], lattice: Lattice | None, num_sources: int, device: torch.device
+) -> Graph:
+    """Put a graph together from parts of a graph, which have been checked."""
+    graph = object.__new__(Graph)
+    state: dict[str, Any] = {"distances": None, "num_sources": num_sources, "lattice": lattice}
+    if lattice is not None:
+        state["_device"] = device
+    if lattice is None or lattice.boundary != "zero":
+        state["weights"] = None
+    graph.__dict__.update(state)
+    graph.__dict__.update(tensors)
+    return graph
+
+
+def _assembled(tensors: dict[str, Tensor], lattice: Lattice | None, num_sources: int | None) -> Graph:
+    """Put a graph together from the parts of a file and check it."""
     weights, distances = tensors.get("weights"), tensors.get("distances")
     if lattice is None:
-        return Graph(tensors["neighbors"], weights, distances)
-    graph = Graph.from_lattice(lattice, device)
+        return Graph(tensors["neighbors"], weights, distances, num_sources=num_sources)  # type: ignore[arg-type]
+    graph = Graph.from_lattice(lattice)
     if distances is not None:
         _check_edge_values("distances", distances, graph)
         graph.__dict__["distances"] = distances
     return graph if weights is None else graph.with_weights(weights)
+
+
+def _read_sources(metadata: Mapping[str, str], path: str | os.PathLike[str]) -> int | None:
+    text = metadata.get("num_sources")
+    if text is not None and not (text.isascii() and text.isdigit()):
+        message = f"Graph.load: {str(path)!r} is damaged: num_sources is {text!r}. Use Graph.save to make one."
+        raise InputError(message)
+    return None if text is None else int(text)
 
 
 def _read_lattice(text: str, path: str | os.PathLike[str]) -> Lattice:
@@ -257,3 +308,41 @@ def _human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     return f"{size:.1f} GiB"
+
+
+def _flatten(graph: Graph) -> tuple[list[Tensor], Any]:
+    named = graph._named_tensors()
+    context = (tuple(name for name, _ in named), graph.lattice, graph.num_sources, str(graph.device))
+    return [t for _, t in named], context
+
+
+def _flatten_with_keys(graph: Graph) -> tuple[list[tuple[Any, Tensor]], Any]:
+    tensors, context = _flatten(graph)
+    return [(pytree.GetAttrKey(name), t) for name, t in zip(context[0], tensors, strict=True)], context
+
+
+def _unflatten(tensors: Iterable[Any], context: Any) -> Graph:
+    names, lattice, num_sources, device = context
+    return _unchecked(dict(zip(names, tensors, strict=True)), lattice, num_sources, torch.device(device))
+
+
+def _dump(context: Any) -> Any:
+    names, lattice, *rest = context
+    return [list(names), None if lattice is None else lattice.to_text(), *rest]
+
+
+def _undump(context: Any) -> Any:
+    names, lattice, *rest = context
+    return (tuple(names), None if lattice is None else Lattice.from_text(lattice), *rest)
+
+
+pytree.register_pytree_node(
+    Graph,
+    _flatten,
+    _unflatten,
+    serialized_type_name="glocal.Graph",
+    to_dumpable_context=_dump,
+    from_dumpable_context=_undump,
+    flatten_with_keys_fn=_flatten_with_keys,
+)
+torch.serialization.add_safe_globals([Graph, Lattice])  # `torch.export.save` keeps the example inputs

@@ -45,8 +45,10 @@ def test_irregular_matrices_are_completed():
     g = interop.from_scipy(sp.coo_array(np.array([[0, 2.0, 1], [0, 1, 0], [0, 0, 0]])))
     assert g.neighbors.tolist() == [[0, 1, 2], [1, 1, 1], [2, 2, 2]]
     assert g.weights.tolist() == [[0, 2, 1], [1, 0, 0], [0, 0, 0]]
-    with pytest.raises(ArgumentError, match="is square"):
-        interop.from_scipy(sp.coo_array(np.ones((2, 3))))
+    g = interop.from_scipy(sp.coo_array(np.array([[0, 2.0, 3], [0, 0, 0]])))  # a graph between two signals
+    assert g.num_sources == 3
+    assert g.neighbors.tolist() == [[2, 1], [0, 0]]
+    assert g.weights.tolist() == [[3, 2], [0, 0]]
 
 
 def test_networkx_and_pyg_keep_the_order(graph):
@@ -99,3 +101,46 @@ def test_a_missing_library_is_named(monkeypatch, graph):
         MissingDependencyError, match=r"to_networkx: networkx is not installed. Run: pip install networkx"
     ):
         interop.to_networkx(graph)
+
+
+@pytest.fixture
+def between():
+    make = torch.Generator().manual_seed(2)
+    neighbors = torch.stack([torch.randperm(7, generator=make)[:3] for _ in range(5)])
+    return glocal.Graph(neighbors, torch.rand(5, 3, generator=make) + 0.1, num_sources=7)
+
+
+def test_batches_of_graphs_between_two_signals(between, graph):
+    small = glocal.Graph(torch.tensor([[1], [0], [0], [1]]), num_sources=2)
+    signals, layer = [torch.randn(g.num_sources, 2) for g in (between, graph, small)], glocal.nn.GraphConv(2, 3, 4)
+    batch = glocal.block_diagonal([between, graph, small])
+    assert (batch.num_vertices, batch.num_sources) == (5 + 12 + 4, 7 + 12 + 2)
+    parts = layer(torch.cat(signals), batch).split([5, 12, 4])
+    for x, g, part in zip(signals, (between, graph, small), parts):
+        alone = layer.filters[: g.degree]
+        torch.testing.assert_close(part, glocal.nn.functional.graph_conv(x, g, alone) + layer.bias)
+
+
+def test_graphs_between_two_signals_go_to_other_libraries_and_back(between):
+    for there, back in (("to_networkx", "from_networkx"), ("to_pyg", "from_pyg")):
+        again = getattr(interop, back)(getattr(interop, there)(between))
+        assert again.num_sources == 7
+        assert torch.equal(again.neighbors, between.neighbors)
+        torch.testing.assert_close(again.weights, between.weights)
+    matrix = interop.to_scipy(between)
+    assert matrix.shape == (5, 7)
+    again, x = interop.from_scipy(matrix), torch.randn(7, 2)
+    ours, theirs = (glocal.nn.functional.shared_conv(x, g, torch.ones(3)) for g in (again, between))
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(ours, torch.from_numpy(matrix @ x.numpy()))
+    assert (again.weights[:, :-1] >= again.weights[:, 1:]).all()
+    with pytest.raises(ArgumentError, match=r"outside the vertices 0 to 6. Check `num_sources`"):
+        interop.from_edges(torch.tensor([0]), torch.tensor([7]), torch.ones(1), num_vertices=3, num_sources=7)
+
+
+def test_pyg_message_passing_takes_the_size_of_a_graph_between_two_signals(between):
+    from torch_geometric.nn import SimpleConv
+
+    data, x = interop.to_pyg(between), torch.randn(7, 2)
+    theirs = SimpleConv(aggr="sum")((x, None), data.edge_index, data.edge_weight, size=data.bipartite)
+    torch.testing.assert_close(glocal.nn.functional.shared_conv(x, between, torch.ones(3)), theirs)

@@ -18,7 +18,8 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
 
     One layer call then serves the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
     Smaller degrees are completed with self-edges of weight 0. `distances` are kept if all have them and one degree.
-    Equal grids stay a lattice, at no cost. Cost: O(sum of n d).
+    Equal grids stay a lattice, at no cost. Graphs between two signals join the sources in the same way: those of graph
+    `b` follow those of the graphs before it. Cost: O(sum of n d).
 
     >>> from glocal import grid_graph
     >>> block_diagonal([grid_graph((2,)), grid_graph((3,))]).num_vertices
@@ -35,14 +36,14 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
         return Graph.from_lattice(lattice, graphs[0].device)
     degree = max(g.degree for g in graphs)
     irregular = any(g.degree < degree for g in graphs)
-    shifts = torch.tensor([0, *(g.num_vertices for g in graphs[:-1])]).cumsum(0).tolist()
+    shifts = torch.tensor([0, *(g.num_sources for g in graphs[:-1])]).cumsum(0).tolist()
     neighbors = torch.cat([_widen(g, degree) + shift for g, shift in zip(graphs, shifts, strict=True)])
     weights = None
     if irregular or any(g.weights is not None for g in graphs):
         weights = torch.cat([_pad(_weights(g), degree) for g in graphs])
     known = [g.distances for g in graphs if g.distances is not None]
     distances = torch.cat(known) if len(known) == len(graphs) and not irregular else None
-    return Graph(neighbors, weights, distances)
+    return Graph(neighbors, weights, distances, num_sources=sum(g.num_sources for g in graphs))
 
 
 def _common_lattice(graphs: Sequence[Graph]) -> Lattice | None:
@@ -64,5 +65,6 @@ def _pad(values: Tensor, degree: int) -> Tensor:
 
 def _widen(graph: Graph, degree: int) -> Tensor:
     n, d = graph.neighbors.shape
-    own = torch.arange(n, dtype=torch.int32, device=graph.device).unsqueeze(1).expand(n, degree - d)
+    own = torch.arange(n, dtype=torch.int32, device=graph.device).clamp(max=graph.num_sources - 1)
+    own = own.unsqueeze(1).expand(n, degree - d)
     return torch.cat([graph.neighbors, own], 1)

@@ -4,6 +4,10 @@ Those libraries keep an unordered set of edges; here the order of a vertex's edg
 column as an edge attribute, and `from_*` use it when it is there. Otherwise the columns are: the vertex itself first,
 then the other edges by falling weight, ties by smaller index. A vertex without a self-edge gets one of weight 0, and
 vertices with fewer edges are completed with self-edges of weight 0.
+
+A graph between two signals (`num_sources`) is a rectangular matrix in SciPy, a bipartite MultiDiGraph in NetworkX with
+the nodes ("vertex", i) and ("source", j), and a bipartite `edge_index` in PyTorch Geometric. It has no self-edges: the
+columns are sorted by falling weight, and vertices with fewer edges are completed with edges of weight 0 to source 0.
 """
 
 from __future__ import annotations
@@ -23,11 +27,26 @@ if TYPE_CHECKING:
 
 
 def from_edges(
-    source: Tensor, target: Tensor, weight: Tensor, *, num_vertices: int, column: Tensor | None = None
+    source: Tensor,
+    target: Tensor,
+    weight: Tensor,
+    *,
+    num_vertices: int,
+    column: Tensor | None = None,
+    num_sources: int | None = None,
 ) -> Graph:
     """Build a graph from lists of edges; every other `from_*` goes through it. Cost: O(E log E).
 
-    `column` gives the place of each edge in its row; without it the order described in the module docstring is used.
+    Parameters
+    ----------
+    source, target, weight : Tensor, (E,)
+        Edge e leads from the vertex `source[e]`, which gathers, to `target[e]`, from which it gathers.
+    num_vertices : int
+        The number of vertices n.
+    column : Tensor, (E,), optional
+        The place of each edge in its row; without it the order described in the module docstring is used.
+    num_sources : int, optional
+        The number of rows of the other signal, if targets are numbered in another signal than sources.
 
     >>> g = from_edges(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), torch.ones(3), num_vertices=2)
     >>> g.neighbors.tolist(), g.weights.tolist()
@@ -40,29 +59,36 @@ def from_edges(
             f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give as many of each."
         )
         raise ArgumentError(message)
-    for ends in (source, target):
-        if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= num_vertices):
-            message = f"from_edges: an edge ends outside the vertices 0 to {num_vertices - 1}. Check `num_vertices`."
+    one = num_sources is None
+    limits = ((source, num_vertices, "num_vertices"), (target, num_sources or num_vertices, "num_sources"))
+    for ends, count, name in limits:
+        if len(ends) and (int(ends.min()) < 0 or int(ends.max()) >= count):
+            checked = "num_vertices" if one else name
+            message = f"from_edges: an edge ends outside the vertices 0 to {count - 1}. Check `{checked}`."
             raise ArgumentError(message)
     if column is None:
-        source, target, weight, column = _ordered(source, target, weight, num_vertices)
-    degree = int(column.max()) + 1
-    neighbors = torch.arange(num_vertices).unsqueeze(1).repeat(1, degree)
+        source, target, weight, column = _ordered(source, target, weight, num_vertices if one else 0)
+    degree = int(column.max()) + 1 if len(column) else 1
+    fill = torch.arange(num_vertices) if one else torch.zeros(num_vertices, dtype=torch.int64)
+    neighbors = fill.unsqueeze(1).repeat(1, degree)
     weights = torch.zeros(num_vertices, degree, dtype=weight.dtype)
     neighbors[source, column.long()] = target
     weights[source, column.long()] = weight
-    return Graph(neighbors, weights)
+    return Graph(neighbors, weights, num_sources=num_vertices if num_sources is None else num_sources)
 
 
 def _ordered(source: Tensor, target: Tensor, weight: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    own = torch.ones(n, dtype=torch.bool)
-    own[source[source == target]] = False
-    missing = own.nonzero().reshape(-1)
-    source, target = torch.cat([source, missing]), torch.cat([target, missing])
-    weight = torch.cat([weight, weight.new_zeros(len(missing))])
+    """Sort the edges and number those of each vertex. n vertices get self-edges, which come first; 0 means none."""
+    if n:
+        own = torch.ones(n, dtype=torch.bool)
+        own[source[source == target]] = False
+        missing = own.nonzero().reshape(-1)
+        source, target = torch.cat([source, missing]), torch.cat([target, missing])
+        weight = torch.cat([weight, weight.new_zeros(len(missing))])
     order = target.argsort(stable=True)
     order = order[(-weight[order]).argsort(stable=True)]
-    order = order[(source[order] != target[order]).to(torch.int8).argsort(stable=True)]
+    if n:
+        order = order[(source[order] != target[order]).to(torch.int8).argsort(stable=True)]
     order = order[source[order].argsort(stable=True)]
     source, target, weight = source[order], target[order], weight[order]
     first = torch.searchsorted(source, source)
@@ -70,46 +96,67 @@ def _ordered(source: Tensor, target: Tensor, weight: Tensor, n: int) -> tuple[Te
 
 
 def from_scipy(matrix: scipy.sparse.spmatrix | scipy.sparse.sparray) -> Graph:
-    """Read a sparse (n, n) adjacency matrix; explicit zeros are edges of weight 0."""
+    """Read a sparse (n, n) adjacency matrix; explicit zeros are edges of weight 0.
+
+    A matrix (n, m) with m != n is a graph between two signals.
+    """
     coo = matrix.tocoo()
-    if coo.shape[0] != coo.shape[1]:
-        message = f"from_scipy: the matrix has the shape {coo.shape}, but an adjacency matrix is square. Check it."
-        raise ArgumentError(message)
+    n, m = coo.shape
     row, col, data = (torch.from_numpy(part.copy()) for part in (coo.row, coo.col, coo.data))
-    return from_edges(row, col, data, num_vertices=coo.shape[0])
+    return from_edges(row, col, data, num_vertices=n, num_sources=None if m == n else m)
 
 
 def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
-    """Return the adjacency matrix `W` (n, n); parallel edges add up, edges of weight 0 are left out."""
+    """Return the adjacency matrix `W` (n, n), or (n, m) for m sources; parallel edges add up, weights 0 are left out."""
     sparse = _module("scipy.sparse", "to_scipy", "scipy")
     source, target, weight, _ = _edges(graph)
-    n = graph.num_vertices
-    matrix = sparse.coo_array((weight.numpy(), (source.numpy(), target.numpy())), shape=(n, n)).tocsr()
+    shape = graph.num_vertices, graph.num_sources
+    matrix = sparse.coo_array((weight.numpy(), (source.numpy(), target.numpy())), shape=shape).tocsr()
     matrix.eliminate_zeros()
     return matrix
 
 
 def from_networkx(graph: networkx.Graph, *, weight: str = "weight") -> Graph:
-    """Read a NetworkX graph; undirected edges count in both directions, nodes are numbered in their own order."""
+    """Read a NetworkX graph; undirected edges count in both directions, nodes are numbered in their own order.
+
+    Nodes with the attribute `bipartite` 0 and 1 make a graph between two signals: 0 gathers from 1.
+    """
     nx = _module("networkx", "from_networkx", "networkx")
+    sides = nx.get_node_attributes(graph, "bipartite")
     number = {node: i for i, node in enumerate(graph)}
+    num_vertices, num_sources = len(number), None
+    if len(sides) == len(number) and set(sides.values()) == {0, 1}:
+        num_sources = sum(sides.values())
+        num_vertices -= num_sources
+        for side in (0, 1):
+            number |= {node: i for i, node in enumerate(v for v in graph if sides[v] == side)}
     directed = nx.to_directed(graph)
     edges = [
-        (number[u], number[v], float(a.get(weight, 1)), a.get("column", -1)) for u, v, a in directed.edges(data=True)
+        (number[u], number[v], float(a.get(weight, 1)), a.get("column", -1))
+        for u, v, a in directed.edges(data=True)
+        if num_sources is None or sides[u] == 0
     ]
     source, target, value, column = zip(*edges, strict=True) if edges else ((), (), (), ())
     ordered = torch.tensor(column) if edges and min(column) >= 0 else None
     ends = torch.tensor(source, dtype=torch.long), torch.tensor(target, dtype=torch.long)
-    return from_edges(*ends, torch.tensor(value), num_vertices=len(number), column=ordered)
+    return from_edges(*ends, torch.tensor(value), num_vertices=num_vertices, column=ordered, num_sources=num_sources)
 
 
 def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
-    """Return a MultiDiGraph with the edge attributes `weight` and `column` (parallel edges are possible)."""
+    """Return a MultiDiGraph with the edge attributes `weight` and `column` (parallel edges are possible).
+
+    A graph between two signals has the nodes ("vertex", i) with the attribute `bipartite` 0 and ("source", j) with 1.
+    """
     nx = _module("networkx", "to_networkx", "networkx")
     result = nx.MultiDiGraph()
-    result.add_nodes_from(range(graph.num_vertices))
-    rows = (part.tolist() for part in _edges(graph))
-    result.add_edges_from((u, v, {"weight": w, "column": c}) for u, v, w, c in zip(*rows, strict=True))
+    rows = zip(*(part.tolist() for part in _edges(graph)), strict=True)
+    if graph.num_sources == graph.num_vertices:
+        result.add_nodes_from(range(graph.num_vertices))
+        result.add_edges_from((u, v, {"weight": w, "column": c}) for u, v, w, c in rows)
+        return result
+    result.add_nodes_from((("vertex", i) for i in range(graph.num_vertices)), bipartite=0)
+    result.add_nodes_from((("source", j) for j in range(graph.num_sources)), bipartite=1)
+    result.add_edges_from((("vertex", u), ("source", v), {"weight": w, "column": c}) for u, v, w, c in rows)
     return result
 
 
@@ -117,20 +164,27 @@ def from_pyg(data: torch_geometric.data.Data) -> Graph:
     """Read `edge_index` (source row 1, target row 0: messages flow along edges), `edge_weight` and `edge_column`.
 
     In PyTorch Geometric messages flow from `edge_index[0]` to `edge_index[1]`; the vertex that gathers is therefore
-    `edge_index[1]`, which is the source of our edge.
+    `edge_index[1]`, which is the source of our edge. An attribute `bipartite` (sources, vertices) makes a
+    graph between two signals.
     """
     weight = getattr(data, "edge_weight", None)
     weight = torch.ones(data.edge_index.shape[1]) if weight is None else weight
     column = getattr(data, "edge_column", None)
-    return from_edges(data.edge_index[1], data.edge_index[0], weight, num_vertices=int(data.num_nodes), column=column)
+    num_sources, n = getattr(data, "bipartite", None) or (None, int(data.num_nodes))
+    ends = data.edge_index[1], data.edge_index[0]
+    return from_edges(*ends, weight, num_vertices=n, column=column, num_sources=num_sources)
 
 
 def to_pyg(graph: Graph) -> torch_geometric.data.Data:
-    """Return a Data with `edge_index`, `edge_weight` and the order as `edge_column`; edges of vertex 0 come first."""
+    """Return a Data with `edge_index`, `edge_weight` and the order as `edge_column`; edges of vertex 0 come first.
+
+    For a graph between two signals `bipartite` is (sources, vertices): pass it to message passing as `size`.
+    """
     pyg = _module("torch_geometric.data", "to_pyg", "torch_geometric")
     source, target, weight, column = _edges(graph)
-    index = torch.stack([target, source])
-    return pyg.Data(edge_index=index, edge_weight=weight, edge_column=column, num_nodes=graph.num_vertices)
+    index, n, m = torch.stack([target, source]), graph.num_vertices, graph.num_sources
+    counts = {"num_nodes": n} if m == n else {"num_nodes": m + n, "bipartite": (m, n)}
+    return pyg.Data(edge_index=index, edge_weight=weight, edge_column=column, **counts)
 
 
 def _edges(graph: Graph) -> tuple[Tensor, Tensor, Tensor, Tensor]:

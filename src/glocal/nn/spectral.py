@@ -15,8 +15,17 @@ from glocal.graph import Graph
 
 
 def adjacency(graph: Graph) -> Tensor:
-    """The symmetric dense matrix `(W + W') / 2` without self-edges, (n, n). Cost: O(n^2) memory."""
+    """The symmetric dense matrix `(W + W') / 2` without self-edges, (n, n). Cost: O(n^2) memory.
+
+    Raises ArgumentError for a graph between two signals, which has no spectrum.
+    """
     n = graph.num_vertices
+    if graph.num_sources != n:
+        message = (
+            f"adjacency: the graph joins {graph.num_sources} sources to {n} vertices, but a spectrum needs a square "
+            "matrix. Use a graph of one signal."
+        )
+        raise ArgumentError(message)
     weights = torch.ones(graph.neighbors.shape, device=graph.device) if graph.weights is None else graph.weights
     w = torch.zeros(n, n, dtype=weights.dtype, device=graph.device)
     rows = torch.arange(n, device=graph.device).unsqueeze(1).expand_as(graph.neighbors)
