@@ -20,7 +20,7 @@ def now() -> str:
 
 
 def machine(device: torch.device | str = "cpu") -> str:
-    """The processor and its usable cores, or the GPU, and the torch version.
+    """Return the processor and its usable cores, or the GPU, and the torch version.
 
     >>> f"torch {torch.__version__}" in machine()
     True

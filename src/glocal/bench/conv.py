@@ -68,13 +68,13 @@ def _weighted(graph: Graph) -> Graph:
 
 
 def indexing(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
-    """The layer as one writes it in torch: index, weigh, multiply."""
+    """Return the layer as one writes it in torch: index, weigh, multiply."""
     patches = x[neighbors] * weights.unsqueeze(-1)
     return patches.flatten(1) @ filters.flatten(0, 1)
 
 
 def geometric_layer(graph: Graph) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """The layer as message passing: for each tap its edges, a weighted sum of messages and a linear map."""
+    """Return the layer as message passing: for each tap its edges, a weighted sum of messages and a linear map."""
     from torch_geometric.nn import MessagePassing
 
     class Layer(MessagePassing):

@@ -37,7 +37,7 @@ class Score:
 
 
 def peers() -> dict[str, Method]:
-    """The other libraries' methods that are installed."""
+    """Return the other libraries' methods that are installed."""
     found: dict[str, Method] = {"noisy": lambda noisy, sigma: noisy}
     try:
         from skimage.restoration import denoise_nl_means, denoise_wavelet
@@ -93,7 +93,7 @@ def run(
 
 
 def text(scores: Sequence[Score]) -> str:
-    """A table for a terminal: one row a method, one column a set and level."""
+    """Return a table for a terminal: one row a method, one column a set and level."""
     columns = list(dict.fromkeys((s.set, s.level) for s in scores))
     by_key = {(s.method, s.set, s.level): s for s in scores}
     width = max(len(s.method) for s in scores)

@@ -63,7 +63,7 @@ def phase_seconds(solution: Solution) -> dict[str, float]:
 
 
 def agreement(photo: Tensor, painting: Tensor, sides: list[int], seeds: int) -> dict[str, list[float]]:
-    """The largest relative difference of the losses over 20 iterations from those of the plain version in float64.
+    """Return the largest relative difference of the losses over 20 iterations from those of the plain version in float64.
 
     For each level, from the same noise and on the same graphs, over some seeds: that of ours in float32, and for
     comparison that of the plain version in float32.
@@ -78,7 +78,7 @@ def agreement(photo: Tensor, painting: Tensor, sides: list[int], seeds: int) -> 
 
 
 def differences(photo: Tensor, painting: Tensor, seed: int) -> tuple[float, float]:
-    """The largest relative difference over 20 iterations from noise at one level: ours, and plain float32."""
+    """Return the largest relative difference over 20 iterations from noise at one level: ours, and plain float32."""
     side = photo.shape[0]
     chosen = style_options("paper", {"iterations": _COMPARED, "size": side, "coarsest": side, "seed": seed})
     exact = plain_losses(photo, painting, chosen, torch.float64)
@@ -89,7 +89,7 @@ def differences(photo: Tensor, painting: Tensor, seed: int) -> tuple[float, floa
 
 
 def plain_losses(photo: Tensor, painting: Tensor, options: StyleOptions, kind: torch.dtype) -> list[float]:
-    """The losses of one level by the plain version, for images (side, side, 3) in float32.
+    """Return the losses of one level by the plain version, for images (side, side, 3) in float32.
 
     It has the graphs and the random numbers of ours, so that nothing differs but what follows from them.
     """

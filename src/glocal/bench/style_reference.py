@@ -92,14 +92,14 @@ def gram(f: Tensor) -> Tensor:
 
 
 def local_neighbors(side: int, size: int) -> Tensor:
-    """The `size x size` neighbours of each pixel in raster order, reflected at the border: (n, size^2)."""
+    """Return the `size x size` neighbours of each pixel in raster order, reflected at the border: (n, size^2)."""
     index = torch.arange(side * side, dtype=torch.float64).view(1, 1, side, side)
     half = size // 2
     return unfold(pad(index, (half,) * 4, mode="reflect"), size)[0].T.round().long()
 
 
 def nonlocal_neighbors(lab: Tensor) -> tuple[Tensor, Tensor]:
-    """The 25 nearest of the features (27 Lab values of the 3x3 patch, 2 coordinates), and the weights of equation 8."""
+    """Return the 25 nearest of the features (27 Lab values of the 3x3 patch, 2 coordinates), and the weights of equation 8."""
     side = lab.shape[0]
     n = side * side
     patches = unfold(pad(lab.permute(2, 0, 1).unsqueeze(0), (1,) * 4, mode="reflect"), 3)[0].T

@@ -21,14 +21,22 @@ Part = str | Number
 class Plate:
     """One picture of a figure.
 
-    Attributes:
-        name: The stem of its PNG file; small letters, digits and hyphens.
-        pixels: uint8, (h, w) or (h, w, 3).
-        alt: What it shows, for those who cannot see it.
-        caption: Printed below it.
-        dark: The same picture for a dark page (plots only).
-        crisp: Keep pixels square and lossless: diagrams, filters, plots. Photos are embedded as JPEG.
-        sound: A WAV file to listen to below it.
+    Attributes
+    ----------
+    name
+        The stem of its PNG file; small letters, digits and hyphens.
+    pixels
+        uint8, (h, w) or (h, w, 3).
+    alt
+        What it shows, for those who cannot see it.
+    caption
+        Printed below it.
+    dark
+        The same picture for a dark page (plots only).
+    crisp
+        Keep pixels square and lossless: diagrams, filters, plots. Photos are embedded as JPEG.
+    sound
+        A WAV file to listen to below it.
     """
 
     name: str
@@ -119,7 +127,7 @@ def parts_of(block: Block) -> Iterator[Part]:
 
 
 def sources_of(block: Block) -> list[Source]:
-    """The sources of a block, each once, in order of appearance."""
+    """Return the sources of a block, each once, in order of appearance."""
     found = [number.source for number in numbers_of(block)]
     if isinstance(block, Figure):
         found.insert(0, block.source)

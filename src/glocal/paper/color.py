@@ -105,7 +105,7 @@ def figure_3(rows: Sequence[Transfer], job: Job) -> Figure:
 
 
 def figure_4(rows: Sequence[Transfer], job: Job) -> Figure:
-    """The pictures of figure 3 with their palettes in the ab plane below each."""
+    """Return the pictures of figure 3 with their palettes in the ab plane below each."""
     plates: list[Plate] = []
     for row in rows[:PALETTE_ROWS]:
         before, after, target = (row.graph.palettes.photo, row.graph.palettes.result, row.graph.palettes.reference)
@@ -128,7 +128,7 @@ def figure_4(rows: Sequence[Transfer], job: Job) -> Figure:
 
 
 def _view(points: Tensor) -> tuple[float, float, float]:
-    """The smallest square that holds points (n, 2), with a margin: its centre and half its side."""
+    """Return the smallest square that holds points (n, 2), with a margin: its centre and half its side."""
     low, high = points.min(0).values, points.max(0).values
     a, b = ((low + high) / 2).tolist()
     return a, b, 0.57 * float((high - low).max().clamp(min=1))

@@ -52,7 +52,7 @@ def section(job: Job) -> Section:
 
 
 def trained(job: Job) -> Trained:
-    """The networks trained now, or the shipped ones with the stored run that made them."""
+    """Return the networks trained now, or the shipped ones with the stored run that made them."""
     if job.effort.trains:
         return Trained(*image_training.train_all(job))
     local, nonlocal_ = (image_training.shipped(name) for name in ("local", "nonlocal"))
@@ -60,7 +60,7 @@ def trained(job: Job) -> Trained:
 
 
 def example_picture(job: Job) -> NoisyPicture:
-    """The shipped photo in gray, with noise."""
+    """Return the shipped photo in gray, with noise."""
     size = job.effort.image_size
     gray = np.rint(luma(squares.photo(EXAMPLE, size).astype(np.float64))).astype(np.uint8)
     return noisy_pictures(gray[None], sigma=PAPER_SIGMA, seed=job.seed, stream="example", device="cpu")[0]
@@ -129,7 +129,7 @@ def adjoint(net: ImageDenoiser, x: Tensor, grid: object) -> Tensor:
 
 
 def _sheet(values: Tensor, shape: torch.Size, *, columns: int = 3) -> drawing.Array:
-    """Maps (n, m) as tiles, largest energy first, each scaled to its own range."""
+    """Draw maps (n, m) as tiles, largest energy first, each scaled to its own range."""
     order = values.square().sum(0).argsort(descending=True)
     tiles = []
     for i in order.tolist():

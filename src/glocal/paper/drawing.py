@@ -20,9 +20,10 @@ _NEGATIVE, _ZERO, _POSITIVE = (33, 102, 172), (247, 247, 247), (178, 24, 43)
 def signed(values: Floats, *, top: float | None = None) -> Array:
     """Colour (h, w) values: blue below 0, white at 0, red above; `top` (default: the largest magnitude) is full colour.
 
-    Example:
-        >>> signed(np.array([[-1.0, 0.0, 1.0]])).tolist()
-        [[[33, 102, 172], [247, 247, 247], [178, 24, 43]]]
+    Examples
+    --------
+    >>> signed(np.array([[-1.0, 0.0, 1.0]])).tolist()
+    [[[33, 102, 172], [247, 247, 247], [178, 24, 43]]]
     """
     scale = top or float(np.abs(values).max()) or 1.0
     t = np.clip(values / scale, -1, 1)[..., None]
@@ -53,7 +54,7 @@ def tiles(maps: Sequence[Array], columns: int, *, gap: int = 2) -> Array:
 
 
 def marked(photo: Array, groups: Sequence[Sequence[int]], *, factor: int) -> Array:
-    """A photo in gray, enlarged, with groups of vertices on it: a ring around the first of each, the others coloured.
+    """Return a photo in gray, enlarged, with groups of vertices on it: a ring around the first of each, the others coloured.
 
     Vertices are numbered in raster order; each group has its own colour.
     """

@@ -41,8 +41,10 @@ def curves(
 
     What lies more than `span` below the highest point is cut off, so that differences at the end can be seen.
 
-    Raises:
-        MissingDependencyError: matplotlib is not installed.
+    Raises
+    ------
+    MissingDependencyError
+        matplotlib is not installed.
     """
 
     def draw(axes: Any, ink: str) -> None:

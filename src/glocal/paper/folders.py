@@ -11,16 +11,18 @@ SPEECH = ("timit", "TIMIT", "librispeech", "speech/librispeech", "speech")
 
 
 def photos_in(data: Path | None) -> Path:
-    """The photos to train on: a folder or a list of files.
+    """Return the photos to train on: a folder or a list of files.
 
-    Raises:
-        InputError: No data folder was given, or it holds none of the places.
+    Raises
+    ------
+    InputError
+        No data folder was given, or it holds none of the places.
     """
     return _first(data, PHOTOS, "photos", "image")
 
 
 def speech_in(data: Path | None) -> Path:
-    """The folder of speech to train on. Raises InputError as `photos_in` does."""
+    """Return the folder of speech to train on. Raises InputError as `photos_in` does."""
     return _first(data, SPEECH, "speech", "speech")
 
 

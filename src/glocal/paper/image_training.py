@@ -23,7 +23,7 @@ _TRAININGS = {"local": (0.05, 0.35), "local-middle": (0.35, 0.6), "nonlocal": (0
 
 
 def shipped(name: str) -> ImageDenoiser:
-    """A network that comes with the package, "local" or "nonlocal", for the paper's noise."""
+    """Return a network that comes with the package, "local" or "nonlocal", for the paper's noise."""
     return load_model(name, TrainOptions().sigma)
 
 

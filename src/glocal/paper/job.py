@@ -36,15 +36,16 @@ class Job:
         return self.options.data
 
     def part(self, start: float, end: float) -> Job:
-        """The same job, for the part of its progress from `start` to `end`.
+        """Return the same job, for the part of its progress from `start` to `end`.
 
-        Example:
-            >>> from glocal.paper.options import QUICK
-            >>> told = []
-            >>> job = Job(QUICK, Source("this run", "x"), ReproduceOptions(), told.append)
-            >>> job.part(0.5, 1.0).progress(0.5)
-            >>> told
-            [0.75]
+        Examples
+        --------
+        >>> from glocal.paper.options import QUICK
+        >>> told = []
+        >>> job = Job(QUICK, Source("this run", "x"), ReproduceOptions(), told.append)
+        >>> job.part(0.5, 1.0).progress(0.5)
+        >>> told
+        [0.75]
         """
         tell = self.progress
         return replace(self, progress=lambda fraction: tell(start + (end - start) * fraction))

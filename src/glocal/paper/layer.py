@@ -44,7 +44,7 @@ def section(job: Job) -> Section:
 
 
 def equality(source: Source, seed: int) -> tuple[Table, dict[str, float]]:
-    """The largest difference between `GraphConv` on a grid graph and torch's convolution, for each boundary."""
+    """Return the largest difference between `GraphConv` on a grid graph and torch's convolution, for each boundary."""
     rows, errors = [], {}
     for boundary in BOUNDARIES:
         cells: list[str | Number] = [boundary]
@@ -142,7 +142,7 @@ def anisotropy(response: Tensor) -> float:
 
 
 def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
-    """The neighbours of chosen pixels on the bridge photo: the 5x5 grid, and the two non-local graphs of the paper."""
+    """Return the neighbours of chosen pixels on the bridge photo: the 5x5 grid, and the two non-local graphs of the paper."""
     photo = squares.photo("bridge", size)
     rgb = torch.from_numpy(photo / np.float32(255))
     graphs = {
@@ -171,5 +171,5 @@ def neighbors(size: int, source: Source) -> tuple[Figure, dict[str, Any]]:
 
 
 def _group(graph: Graph, vertex: int) -> list[int]:
-    """A vertex, then its other neighbours in the graph's order."""
+    """Return a vertex, then its other neighbours in the graph's order."""
     return [vertex, *(int(v) for v in graph.neighbors[vertex] if int(v) != vertex)]

@@ -41,12 +41,15 @@ FULL = Effort("full", 192, 256, 300, 4, 5, 384, 5, trains=True)
 def parse_parts(text: str) -> tuple[str, ...]:
     """`style,color` as a tuple.
 
-    Raises:
-        ArgumentError: A name is unknown.
+    Raises
+    ------
+    ArgumentError
+        A name is unknown.
 
-    Example:
-        >>> parse_parts("color, style")
-        ('style', 'color')
+    Examples
+    --------
+    >>> parse_parts("color, style")
+    ('style', 'color')
     """
     asked = [name.strip() for name in text.split(",") if name.strip()]
     wrong = [name for name in asked if name not in PARTS]

@@ -16,21 +16,27 @@ _MARKS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def render(title: str, lead: Sequence[Block], sections: Sequence[Section]) -> str:
-    """The page as text.
+    """Return the page as text.
 
-    Args:
-        title: Its heading.
-        lead: What stands before the table of contents.
-        sections: The rest, in order.
+    Parameters
+    ----------
+    title
+        Its heading.
+    lead
+        What stands before the table of contents.
+    sections
+        The rest, in order.
 
-    Returns:
-        HTML 5 without scripts, links to other files, or anything from the network. Size: about that of the pictures
-        as JPEG, times 4/3.
+    Returns
+    -------
+    HTML 5 without scripts, links to other files, or anything from the network. Size: about that of the pictures
+    as JPEG, times 4/3.
 
-    Example:
-        >>> page = render("A < B", [Text(("x & y",))], [])
-        >>> "<h1>A &lt; B</h1>" in page, "x &amp; y" in page
-        (True, True)
+    Examples
+    --------
+    >>> page = render("A < B", [Text(("x & y",))], [])
+    >>> "<h1>A &lt; B</h1>" in page, "x &amp; y" in page
+    (True, True)
     """
     links = "".join(f'<a href="#{escape(s.name)}">{escape(s.title)}</a>' for s in sections)
     body = "".join(
@@ -46,7 +52,7 @@ def render(title: str, lead: Sequence[Block], sections: Sequence[Section]) -> st
 
 
 def encode(pixels: Array, *, lossless: bool) -> tuple[str, bytes]:
-    """The media type and the bytes of a picture: PNG, or JPEG where that is allowed."""
+    """Return the media type and the bytes of a picture: PNG, or JPEG where that is allowed."""
     from PIL import Image
 
     buffer = io.BytesIO()
@@ -119,7 +125,7 @@ def _plate(plate: Plate, sources: list[Source]) -> str:
 
 
 def _player(plate: Plate) -> str:
-    """The controls of a sound, if the plate has one."""
+    """Return the controls of a sound, if the plate has one."""
     if plate.sound is None:
         return ""
     data = base64.b64encode(plate.sound).decode()
@@ -145,7 +151,7 @@ def _part(part: Part, sources: list[Source]) -> str:
 
 
 def _footer(sources: list[Source]) -> str:
-    """The sources of a block, printed below it."""
+    """Return the sources of a block, printed below it."""
     lines = "".join(
         f'<li data-mark="{_mark(i)}">{f"<sup>{_mark(i)}</sup>" if len(sources) > 1 else ""}{escape(source.text())}</li>'
         for i, source in enumerate(sources)
@@ -154,6 +160,6 @@ def _footer(sources: list[Source]) -> str:
 
 
 def _mark(index: int) -> str:
-    """a, b, ... z, aa, ab, ..."""
+    """Return the mark of a number: a, b, ... z, aa, ab, ..."""
     high, low = divmod(index, len(_MARKS))
     return (_mark(high - 1) if high else "") + _MARKS[low]

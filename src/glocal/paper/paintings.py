@@ -26,7 +26,7 @@ class Painting:
 
 
 def shipped(seed: int) -> list[Painting]:
-    """The shipped painting, and two that this module draws, since only one may be shipped."""
+    """Return the shipped painting, and two that this module draws, since only one may be shipped."""
     return [
         Painting("van-gogh", "van Gogh, Village Street in Auvers", lambda size: squares.photo(squares.PAINTING, size)),
         Painting("mosaic", "a mosaic, drawn by this program", lambda size: squares.resized(mosaic(seed), size)),
@@ -43,16 +43,17 @@ def in_folder(folder: Path, count: int) -> list[Painting]:
 
 
 def picture_files(folder: Path) -> list[Path]:
-    """The JPEG and PNG files of a folder, sorted."""
+    """Return the JPEG and PNG files of a folder, sorted."""
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
 
 
 def plain_name(path: Path) -> str:
-    """A file's stem as the name of a plate: small letters, digits and hyphens.
+    """Return a file's stem as the name of a plate: small letters, digits and hyphens.
 
-    Example:
-        >>> plain_name(Path("a/Starry_Night (1).jpg"))
-        'starry-night--1-'
+    Examples
+    --------
+    >>> plain_name(Path("a/Starry_Night (1).jpg"))
+    'starry-night--1-'
     """
     return "".join(c if c in "abcdefghijklmnopqrstuvwxyz0123456789" else "-" for c in path.stem.lower())
 

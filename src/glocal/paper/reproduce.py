@@ -31,15 +31,23 @@ def reproduce(
 ) -> Written:
     """Run the parts that `options` name and write the page into `folder`.
 
-    Args:
-        folder: Made if it does not exist; gets `index.html`, `json/` and `png/`.
-        options: Parts, data, seed.
-        command: What was typed; printed beside the numbers of this run.
-        effort: Sizes and iterations, if not those of `options`.
-        progress: Called with the fraction of the sections that is done.
+    Parameters
+    ----------
+    folder
+        Made if it does not exist; gets `index.html`, `json/` and `png/`.
+    options
+        Parts, data, seed.
+    command
+        What was typed; printed beside the numbers of this run.
+    effort
+        Sizes and iterations, if not those of `options`.
+    progress
+        Called with the fraction of the sections that is done.
 
-    Raises:
-        OutputError: The folder holds a report already, or cannot be written.
+    Raises
+    ------
+    OutputError
+        The folder holds a report already, or cannot be written.
     """
     effort = effort or options.effort
     check_folder(folder, overwrite=options.overwrite)

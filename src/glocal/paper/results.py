@@ -22,7 +22,7 @@ _WORDS = {
 
 
 def figure_5(run: Run, *, part: str, name: str, measure: str, wide: bool = True) -> Figure:
-    """Validation curves of a run; the ends of epochs are dash-dotted lines."""
+    """Draw the validation curves of a run; the ends of epochs are dash-dotted lines."""
     lines = [
         Curve(words, [x for x, _ in run.curves[key]], [y for _, y in run.curves[key]], color)
         for key, (words, color) in _COLORS.items()
@@ -60,7 +60,7 @@ def _last(run: Run) -> tuple[Part, ...]:
 
 
 def table_b3(run: Run, *, title: str, published: Mapping[str, float], unit: str = "dB") -> Table:
-    """The numbers of section B.3: paper, ours, difference, standard error."""
+    """Return the numbers of section B.3: paper, ours, difference, standard error."""
     theirs = paper("section B.3")
     rows: list[Sequence[Part]] = []
     for method, words in _WORDS.items():

@@ -20,13 +20,20 @@ Points = tuple[tuple[float, float], ...]
 class Run:
     """A training with its results.
 
-    Attributes:
-        source: Command, seeds, date and machine of the training.
-        tested: The same of the test.
-        data: The data set, in words.
-        curves: (step, validation score) for each training.
-        epoch: Steps of an epoch.
-        scores: Test scores by method: "noisy", "haar", "local", "nonlocal", "gain" and others.
+    Attributes
+    ----------
+    source
+        Command, seeds, date and machine of the training.
+    tested
+        The same of the test.
+    data
+        The data set, in words.
+    curves
+        (step, validation score) for each training.
+    epoch
+        Steps of an epoch.
+    scores
+        Test scores by method: "noisy", "haar", "local", "nonlocal", "gain" and others.
     """
 
     source: Source
@@ -37,7 +44,7 @@ class Run:
     scores: Mapping[str, Score]
 
     def as_dict(self) -> dict[str, Any]:
-        """What `load_runs` reads."""
+        """Return what `load_runs` reads."""
         return {
             "trained": _origin(self.source),
             "tested": _origin(self.tested),
@@ -53,10 +60,12 @@ def _origin(source: Source) -> dict[str, str]:
 
 
 def load_runs(name: str, *, folder: Path = FOLDER) -> tuple[Run, ...]:
-    """The stored runs of a part, "image" or "speech".
+    """Return the stored runs of a part, "image" or "speech".
 
-    Raises:
-        InputError: The file is missing or damaged.
+    Raises
+    ------
+    InputError
+        The file is missing or damaged.
     """
     path = folder / f"{name}.json"
     try:
@@ -89,6 +98,6 @@ def store_runs(runs: Sequence[Run], path: Path) -> None:
 
 
 def log_points(path: Path, *, offset: int = 0) -> Points:
-    """The validation curve of a training's log (`NAME.jsonl`), its steps moved by `offset`."""
+    """Return the validation curve of a training's log (`NAME.jsonl`), its steps moved by `offset`."""
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return tuple((line["step"] + offset, line["validation"]) for line in lines)

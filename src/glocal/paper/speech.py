@@ -53,7 +53,7 @@ def section(job: Job) -> Section:
 
 
 def trained(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
-    """The networks and the runs that trained and tested them: now, or stored."""
+    """Return the networks and the runs that trained and tested them: now, or stored."""
     if job.effort.trains:
         return speech_training.train_all(job)
     return shipped(None), load_runs("speech")
@@ -86,7 +86,7 @@ def sentence(nets: dict[str, SampleNet], run: Run, job: Job) -> tuple[Figure, di
 
 
 def _wav(signal: Tensor) -> bytes:
-    """A signal as a 16-bit WAV file, at half its level, since noise may go beyond full scale."""
+    """Return a signal as a 16-bit WAV file, at half its level, since noise may go beyond full scale."""
     import soundfile
 
     buffer = io.BytesIO()

@@ -16,19 +16,22 @@ PAINTING = "van_gogh_auvers"
 
 
 def photo(name: str, size: int) -> Array:
-    """The middle square of a shipped picture, `size` pixels wide: uint8 (size, size, 3)."""
+    """Return the middle square of a shipped picture, `size` pixels wide: uint8 (size, size, 3)."""
     return square(samples.path(f"{name}.jpg"), size)
 
 
 def square(path: Path, size: int) -> Array:
-    """The middle square of a picture file, `size` pixels wide: uint8 (size, size, 3).
+    """Return the middle square of a picture file, `size` pixels wide: uint8 (size, size, 3).
 
-    Raises:
-        InputError: The file cannot be read.
+    Raises
+    ------
+    InputError
+        The file cannot be read.
 
-    Example:
-        >>> square(samples.path("bridge.jpg"), 32).shape
-        (32, 32, 3)
+    Examples
+    --------
+    >>> square(samples.path("bridge.jpg"), 32).shape
+    (32, 32, 3)
     """
     pixels = to_depth(read_image(path).pixels, "8")
     if pixels.shape[2] == 1:
@@ -40,7 +43,7 @@ def square(path: Path, size: int) -> Array:
 
 
 def resized(pixels: Array, size: int) -> Array:
-    """A picture scaled to `size` x `size`, smoothed as it shrinks."""
+    """Return a picture scaled to `size` x `size`, smoothed as it shrinks."""
     from PIL import Image
 
     return np.asarray(Image.fromarray(pixels).resize((size, size), Image.Resampling.LANCZOS))

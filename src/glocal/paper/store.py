@@ -64,7 +64,7 @@ def speech_run(data: Path, trained: Path, source: Source, tested: Source, words:
 
 
 def seed_folders(trained: Path) -> list[Path]:
-    """The folders of the seeds, in order. Raises InputError if there are none."""
+    """Return the folders of the seeds, in order. Raises InputError if there are none."""
     folders = sorted((f for f in trained.iterdir() if f.is_dir()), key=lambda f: _seed(f.name))
     if not folders:
         message = (
@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _files_only(typed: Sequence[str]) -> list[str]:
-    """The part of the command line that names files, without the folders they lie in."""
+    """Return the part of the command line that names files, without the folders they lie in."""
     kept = []
     for flag, value in pairwise(typed):
         if flag in ("--data", "--trained"):

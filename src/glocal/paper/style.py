@@ -58,7 +58,7 @@ def figure_2(job: Job) -> tuple[list[Figure], dict[str, list[Pair]]]:
 
 
 def _both(job: Job, title: str, photos: Sequence[str], *, networks: str) -> tuple[list[Figure], dict[str, list[Pair]]]:
-    """A figure in the paper's setting, and beside it the same with the default preset."""
+    """Return a figure in the paper's setting, and beside it the same with the default preset."""
     pictures = styles(job)
     presets = list(dict.fromkeys(("paper", DEFAULT_PRESET)))
     short = "fig1" if networks == "both" else "fig2"
@@ -73,7 +73,7 @@ def _both(job: Job, title: str, photos: Sequence[str], *, networks: str) -> tupl
 
 
 def styles(job: Job) -> list[Painting]:
-    """The paintings: from the user's folder `paintings`, or the shipped ones."""
+    """Return the paintings: from the user's folder `paintings`, or the shipped ones."""
     folder = job.data / "paintings" if job.data else None
     if folder is not None and folder.is_dir() and paintings.picture_files(folder):
         return paintings.in_folder(folder, job.effort.style_paintings)
@@ -106,12 +106,13 @@ def transfer_all(
 
 
 def gradient_correlation(a: Array, b: Array) -> float:
-    """The correlation of the luma gradients of two pictures (h, w, 3): 1 if edges agree, 0 if unrelated.
+    """Return the correlation of the luma gradients of two pictures (h, w, 3): 1 if edges agree, 0 if unrelated.
 
-    Example:
-        >>> ramp = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
-        >>> round(gradient_correlation(ramp, ramp), 6), round(gradient_correlation(ramp, 255 - ramp), 6)
-        (1.0, -1.0)
+    Examples
+    --------
+    >>> ramp = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
+    >>> round(gradient_correlation(ramp, ramp), 6), round(gradient_correlation(ramp, 255 - ramp), 6)
+    (1.0, -1.0)
     """
     gray = [luma(picture.astype(np.float64)) for picture in (a, b)]
     slopes = [np.concatenate([np.diff(y, axis=axis).ravel() for axis in (0, 1)]) for y in gray]
@@ -127,7 +128,7 @@ def _grid(
     pictures: Sequence[Painting],
     pairs: Sequence[Pair],
 ) -> Figure:
-    """A head row of paintings, then a row for each photo."""
+    """Return a head row of paintings, then a row for each photo."""
     size = job.effort.style_size
     plates: list[Plate | None] = [None]
     for picture in pictures:

@@ -32,9 +32,12 @@ def write_report(
 ) -> Written:
     """Write the page, and beside it every picture as PNG and the numbers of every section as JSON.
 
-    Raises:
-        OutputError: The page exists and `overwrite` is off, or the folder cannot be written.
-        ArgumentError: Two pictures have one name.
+    Raises
+    ------
+    OutputError
+        The page exists and `overwrite` is off, or the folder cannot be written.
+    ArgumentError
+        Two pictures have one name.
     """
     check_folder(folder, overwrite=overwrite)
     plates = [plate for section in sections for plate in _plates(section.blocks)]
@@ -59,8 +62,10 @@ def write_report(
 def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse at once what would fail after the work.
 
-    Raises:
-        OutputError: `folder` is a file, or holds a page already and `overwrite` is off.
+    Raises
+    ------
+    OutputError
+        `folder` is a file, or holds a page already and `overwrite` is off.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"reproduce ({folder}): it is a file, not a folder. Name another folder with -o.")

@@ -121,7 +121,7 @@ def _stationary(x: Array, threshold: float, levels: int, step: int) -> Array:
 
 
 def _split(parts: list[Array], halves: Any) -> list[Array]:
-    """Sums and differences along one axis after the other; the sum of sums comes first."""
+    """Compute sums and differences along one axis after the other; the sum of sums comes first."""
     for axis in range(parts[0].ndim):
         pairs = [halves(part, axis) for part in parts]
         parts = [part for a, b in pairs for part in (_HALF * (a + b), _HALF * (a - b))]

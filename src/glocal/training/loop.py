@@ -90,12 +90,12 @@ class Draws:
     stream: str
 
     def generator(self, step: int) -> torch.Generator:
-        """A generator for one step."""
+        """Return a generator for one step."""
         key = np.random.SeedSequence([self.seed, zlib.crc32(self.stream.encode()), step])
         return torch.Generator().manual_seed(int(key.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
     def normal(self, step: int, shape: tuple[int, ...]) -> Tensor:
-        """Standard normal float32 numbers for one step, on the CPU."""
+        """Return standard normal float32 numbers for one step, on the CPU."""
         return torch.randn(shape, generator=self.generator(step))
 
     def example(self, step: int, count: int) -> int:

@@ -36,11 +36,6 @@ class Architecture:
             message = f"Architecture: `middle` (={self.middle!r}) is unknown. Choose one of {', '.join(MIDDLES)}."
             raise ArgumentError(message)
 
-    @property
-    def halo(self) -> int:
-        """How far a pixel of the result looks through the two local layers (and a local middle layer)."""
-        return self.size // 2 * (3 if self.middle == "local" else 2)
-
 
 @dataclass(frozen=True)
 class Recipe:

@@ -1,0 +1,107 @@
+"""What is built from the tree: the files of both packages, the version in one place, and every import declared."""
+
+import ast
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import glocal
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# Where the name of the package differs from the name that is imported.
+IMPORTED_AS = {"pillow": "PIL", "scikit-image": "skimage", "pillow-heif": "pillow_heif", "torch-geometric": "torch_geometric",
+               "faiss-cpu": "faiss", "pywavelets": "pywt"}  # fmt: skip
+NEVER_DECLARED = {"bm3d"}  # its licence is non-commercial; the benchmark uses it if somebody installed it
+
+
+def declared(requirements):
+    names = {re.match(r"[A-Za-z0-9_.-]+", text)[0].lower().replace("_", "-") for text in requirements}
+    return {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names}
+
+
+def imported():
+    """The names that src imports, with the files that import them at the top or inside a function."""
+    found = {}
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module]
+            for module in modules:
+                found.setdefault(module.partition(".")[0], set()).add(path.relative_to(ROOT).as_posix())
+    return {name: files for name, files in found.items() if name not in sys.stdlib_module_names and name != "glocal"}
+
+
+def test_every_import_is_declared():
+    extras = [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
+    unknown = set(imported()) - declared([*PROJECT["dependencies"], *extras]) - NEVER_DECLARED
+    assert not unknown, unknown
+
+
+def test_every_dependency_is_imported():
+    assert declared(PROJECT["dependencies"]) <= set(imported())
+
+
+def test_no_heavy_library_comes_back():
+    assert not {"sklearn", "ot", "pot", "scipy"} & declared(PROJECT["dependencies"])
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f"version: {glocal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {glocal.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert PROJECT["dynamic"] == ["version"]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The sdist, and the wheel that is built from it, in a copy of the tree so that nothing is left behind here."""
+    folder = tmp_path_factory.mktemp("built")
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
+    ).stdout.split("\0")
+    for name in filter(None, files):
+        if (ROOT / name).is_file():
+            (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "tree" / name).symlink_to(ROOT / name)
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(folder / "tree")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return folder / "dist"
+
+
+def test_twine_accepts_both_packages(built):
+    files = [str(path) for path in built.iterdir()]
+    assert len(files) == 2
+    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_wheel_holds_the_package_and_its_data(built):
+    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    inside = {name for name in names if name.startswith("glocal/")}
+    tree = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "glocal").rglob("*.py")}
+    assert tree <= inside
+    for needed in (
+        "py.typed",
+        "models/index.json",
+        "samples/bridge.jpg",
+        "samples/speech.wav",
+        "paper/runs/image.json",
+    ):
+        assert f"glocal/{needed}" in inside
+    assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]
+    assert any(name.endswith("licenses/NOTICE") for name in names)
+
+
+def test_the_sdist_holds_tests_docs_and_samples(built):
+    names = {name.partition("/")[2] for name in tarfile.open(next(built.glob("*.tar.gz"))).getnames()}
+    for needed in ("tests/test_packaging.py", "docs/architecture.md", "src/glocal/samples/bridge.jpg", "conftest.py", "CHANGELOG.md",
+                   "CONTRIBUTING.md", "RELEASING.md", "Makefile", "examples/demo.py", "benchmarks/table.py"):  # fmt: skip
+        assert needed in names
