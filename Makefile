@@ -5,12 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test slow bench reproduce docs docs-serve clean help
+.PHONY: demo test slow coverage package bench reproduce docs docs-serve clean help
 
 help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
 	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
 	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
+	@echo "make coverage  the tests again, with the share of lines they run; fails below the floor in pyproject.toml"
+	@echo "make package   build the wheel and the sdist, and try the wheel in a clean environment"
 	@echo "make bench  measure speed beside the peers and write benchmarks/results/*.json"
 	@echo "make reproduce  the figures and tables of the paper on one page, quick version: out/report/index.html"
 	@echo "make docs   build the documentation into out/site; make docs-serve shows it on this machine"
@@ -51,6 +53,18 @@ test: $(VENV)/tests
 
 slow: $(VENV)/tests
 	$(BIN)/python -m pytest -m slow
+
+coverage: $(VENV)/tests
+	$(PIP) install "pytest-cov>=5"
+	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+
+package: $(VENV)/tests
+	rm -rf out/dist out/clean
+	$(BIN)/python -m build --outdir out/dist .
+	$(BIN)/python -m twine check --strict out/dist/*
+	$(PYTHON) -m venv out/clean
+	out/clean/bin/python -m pip --disable-pip-version-check -q install out/dist/*.whl
+	cd out/clean && bin/glocal doctor && bin/python -c "import glocal; glocal.denoise(glocal.samples.path('temple.jpg'))"
 
 bench: $(VENV)/tests
 	$(PIP) install -e ".[bench]"

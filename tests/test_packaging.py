@@ -63,9 +63,11 @@ def test_the_version_is_the_same_everywhere():
 def built(tmp_path_factory):
     """The sdist, and the wheel that is built from it, in a copy of the tree so that nothing is left behind here."""
     folder = tmp_path_factory.mktemp("built")
-    files = subprocess.run(
-        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
-    ).stdout.split("\0")
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    if (ROOT / ".git").exists():
+        files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    else:  # the tests of an unpacked sdist
+        files = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*") if "__pycache__" not in p.parts]
     for name in filter(None, files):
         if (ROOT / name).is_file():
             (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +86,8 @@ def test_twine_accepts_both_packages(built):
 
 
 def test_the_wheel_holds_the_package_and_its_data(built):
-    names = zipfile.ZipFile(next(built.glob("*.whl"))).namelist()
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
+        names = archive.namelist()
     inside = {name for name in names if name.startswith("glocal/")}
     tree = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "glocal").rglob("*.py")}
     assert tree <= inside
@@ -101,7 +104,8 @@ def test_the_wheel_holds_the_package_and_its_data(built):
 
 
 def test_the_sdist_holds_tests_docs_and_samples(built):
-    names = {name.partition("/")[2] for name in tarfile.open(next(built.glob("*.tar.gz"))).getnames()}
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
     for needed in ("tests/test_packaging.py", "docs/architecture.md", "src/glocal/samples/bridge.jpg", "conftest.py", "CHANGELOG.md",
                    "CONTRIBUTING.md", "RELEASING.md", "Makefile", "examples/demo.py", "benchmarks/table.py"):  # fmt: skip
         assert needed in names
