@@ -187,8 +187,8 @@ def draw_before_and_after() -> None:
 
     clean, rate = soundfile.read(SAMPLE, dtype="float32")
     noisy = clean + np.float32(0.05) * np.random.default_rng(0).standard_normal(len(clean)).astype(np.float32)
-    sounds = {"noisy": noisy, "nonlocal (the paper)": denoise_speech(noisy, rate, model="nonlocal"),
-              "frames": denoise_speech(noisy, rate), "clean": clean}  # fmt: skip
+    sounds = {"noisy": noisy, "nonlocal (the paper)": denoise_speech(noisy, rate, model="nonlocal").audio,
+              "frames": denoise_speech(noisy, rate).audio, "clean": clean}  # fmt: skip
     figure, axes = pyplot.subplots(2, 4, figsize=(12, 4.2), layout="constrained", sharex=True)
     for column, (name, sound) in zip(axes.T, sounds.items(), strict=True):
         column[0].plot(np.arange(len(sound)) / rate, sound, lw=0.4)

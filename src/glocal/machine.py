@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
+
+from glocal.errors import DeviceError, MemoryLimitError
 
 
 def now() -> str:
@@ -41,3 +45,27 @@ def _processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine() or "unknown processor"
+
+
+@contextmanager
+def computing_on(call: str, device: str) -> Iterator[None]:
+    """Make a GPU the current one, and say in an error of glocal what is missing; `call` is the function it is for.
+
+    Raises
+    ------
+    DeviceError
+        There is no such device here.
+    MemoryLimitError
+        The device has too little memory for what is computed inside.
+    """
+    name, _, index = device.partition(":")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device != "cpu" and not (name == "cuda" and (index or "0").isdigit() and int(index or 0) < there):
+        message = f"{call}: the device {device!r} is not available here. Use cpu."
+        raise DeviceError(message)
+    try:
+        with nullcontext() if device == "cpu" else torch.cuda.device(device):
+            yield
+    except torch.OutOfMemoryError as error:
+        message = f"{call}: {device} has too little memory. Use a smaller input, or cpu."
+        raise MemoryLimitError(message) from error

@@ -15,7 +15,7 @@ from glocal.optim.objectives import Objective as Objective
 from glocal.optim.objectives import WeightedSum as WeightedSum
 from glocal.optim.objectives import balance as balance
 from glocal.optim.objectives import value_and_gradient as value_and_gradient
-from glocal.optim.progress import Progress as Progress
+from glocal.progress import Progress as Progress
 
 warnings.warn("glocal.optimize is now glocal.optim; the old name goes in 0.3.", DeprecationWarning, stacklevel=2)
 

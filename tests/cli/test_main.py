@@ -9,7 +9,7 @@ import pytest
 from glocal import errors
 from glocal.cli import main
 from glocal.cli.shell import lazy
-from glocal.cli.shell.failures import Stopped, describe, exit_code_of
+from glocal.jobs.failures import Stopped, describe, exit_code_of
 
 
 def glocal(*arguments: str) -> subprocess.CompletedProcess:

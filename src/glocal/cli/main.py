@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import typer
 
-from glocal.cli.shell.failures import report_failure
 from glocal.cli.shell.lazy import LazyGroup, Table
+from glocal.jobs.failures import report_failure
 
 BENCHMARKS: Table = {
     "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
@@ -33,10 +33,10 @@ EVAL: Table = {
     "speech": ("glocal.cli.commands.eval_speech:eval_speech", "The networks that denoise speech, and their peers."),
 }
 COMMANDS: Table = {
-    "style": ("glocal.cli.commands.style:style", "Give a photo the strokes and colours of a painting."),
-    "color": ("glocal.cli.commands.color:color", "Give a photo the colours of another."),
-    "speech": ("glocal.cli.commands.speech:speech", "Remove steady noise from speech."),
-    "denoise": ("glocal.cli.commands.denoise:denoise", "Remove noise from photos."),
+    "style": ("glocal.jobs.style:StyleJob", "Give a photo the strokes and colours of a painting."),
+    "color": ("glocal.jobs.color:ColorJob", "Give a photo the colours of another."),
+    "speech": ("glocal.jobs.speech:SpeechJob", "Remove steady noise from speech."),
+    "denoise": ("glocal.jobs.denoise:DenoiseJob", "Remove noise from photos."),
     "train": (TRAIN, "Train the denoising networks."),
     "eval": (EVAL, "Measure the denoising networks on test data."),
     "reproduce": ("glocal.cli.commands.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),

@@ -23,7 +23,7 @@ def build_recipe(
     command: str,
     options: object,
     *,
-    inputs: Iterable[str | Path] = (),
+    inputs: Iterable[str | Path | tuple[str, str]] = (),
     arguments: Mapping[str, Any] | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
@@ -33,7 +33,8 @@ def build_recipe(
         command: The command's name, such as "style".
         options: The options dataclass of the app, or a mapping.
         inputs: Files that were read, in the order of the command's arguments. Their names as they are given here and
-            their SHA-256 sums are recorded; a relative name tells nothing about the machine.
+            their SHA-256 sums are recorded; a relative name tells nothing about the machine. A pair (name, sum) is for a
+            file whose sum is known from reading it.
         arguments: More that belongs to the call, such as flags of the output. `positional`, a list of names, tells
             `glocal replay` which of the inputs are arguments of the command if not all of them are.
         seed: The seed, if the options do not hold it.
@@ -53,9 +54,14 @@ def build_recipe(
         "options": settings,
         "arguments": _plain(arguments or {}),
         "seed": seed if seed is not None else settings.get("seed"),
-        "inputs": [{"path": str(path), "sha256": sha256_of(path)} for path in inputs],
+        "inputs": [_input(one) for one in inputs],
         "versions": versions(),
     }
+
+
+def _input(one: str | Path | tuple[str, str]) -> dict[str, str]:
+    path, digest = one if isinstance(one, tuple) else (one, sha256_of(one))
+    return {"path": str(path), "sha256": digest}
 
 
 def to_json(recipe: Mapping[str, Any]) -> str:
@@ -111,6 +117,25 @@ def sha256_of(path: str | Path) -> str:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"read file ({path}): {reason}. Check the name.") from error
     return digest.hexdigest()
+
+
+def file_state(path: str | Path) -> tuple[int, int, int] | None:
+    """What changes when somebody changes or replaces a file; None if there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def check_unchanged(path: str | Path, before: tuple[int, int, int] | None) -> None:
+    """Make sure that a file which was read in parts is the one whose sum was taken.
+
+    Raises:
+        InputError: Its state is not `before` any more.
+    """
+    if file_state(path) != before:
+        raise InputError(f"read file ({path}): it changed while it was read. Run it again.")
 
 
 def versions() -> dict[str, str]:

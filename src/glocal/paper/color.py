@@ -179,7 +179,7 @@ def _measured(rows: Sequence[Transfer], job: Job) -> tuple[Table, dict[str, obje
             data[f"{row.name} {method}"] = {
                 **q.as_dict(),
                 "losses": list(result.losses),
-                "seconds": dict(result.seconds),
+                "seconds": result.phases,
             }
     caption = (
         "Distance: sliced Wasserstein between the chrominances of result and reference, in units of Lab. Torn: neighbouring "

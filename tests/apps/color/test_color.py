@@ -41,7 +41,8 @@ def test_colours_come_near_the_reference(method, mapping):
     assert np.isfinite(result.losses).all()
     assert result.recipe["command"] == "color"
     assert result.recipe["options"]["mapping"] == mapping
-    assert set(result.seconds) == {"read", "fit", "apply", "write"}
+    assert set(result.phases) == {"read", "fit", "apply"}
+    assert result.seconds >= result.phases["fit"] > 0
 
 
 @pytest.mark.parametrize("method", ["graph", "transport"])
@@ -194,8 +195,6 @@ def test_nan_is_refused(which):
 def test_masks_that_do_not_work():
     with pytest.raises(InputError, match=r"`mask` selects nothing.*White is where the photo changes"):
         glocal.recolor(PHOTO, REFERENCE, mask=np.zeros(PHOTO.shape[:2], np.uint8))
-    with pytest.raises(InputError, match=r"`mask` \(h=5, w=5\) must have the photo's size \(h=48, w=64\). Resize"):
-        glocal.recolor(PHOTO, REFERENCE, mask=np.ones((5, 5), np.uint8))
     clear = np.dstack([REFERENCE, np.zeros(REFERENCE.shape[:2], np.uint8)])
     with pytest.raises(InputError, match="no pixel is left, the reference's alpha is 0 everywhere"):
         glocal.recolor(PHOTO, clear)
@@ -210,12 +209,12 @@ def test_masks_that_do_not_work():
         ({"gamut": "no"}, "Choose one of compress, clip"),
         ({"weigh": "no"}, "Choose one of equal, pixels"),
         ({"protect": ["cats"]}, r"`protect` \(='cats'\) is unknown. Choose among neutrals, skin"),
-        ({"colors": 0}, r"`colors` \(=0\) must be at least 1. The default is 64"),
-        ({"colors": 2000}, r"`colors` \(=2000\) must be at most 1024"),
-        ({"strength": -1}, r"`strength` \(=-1\) must be between 0 and 2"),
+        ({"colors": 0}, r"`colors` \(=0\) must be a whole number from 1 to 1024. The default is 64"),
+        ({"colors": 2000}, r"`colors` \(=2000\) must be a whole number from 1 to 1024"),
+        ({"strength": -1}, r"`strength` \(=-1\) must be a number from 0 to 2"),
         ({"lambdas": (1, -1, 1)}, "must be three numbers, none negative"),
         ({"lambdas": (1, 1)}, "must be three numbers, none negative"),
-        ({"slack": 0.5}, r"`slack` \(=0.5\) must be at least 1"),
+        ({"slack": 0.5}, r"`slack` \(=0.5\) must be a number of at least 1"),
     ],
 )
 def test_options_that_do_not_exist(options, message):

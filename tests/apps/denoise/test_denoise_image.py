@@ -8,14 +8,13 @@ from PIL import Image
 import glocal
 from glocal.apps.denoise import bands
 from glocal.apps.denoise.calibration import calibrated
-from glocal.apps.denoise.image import OPPONENT, Denoised, residual_picture
+from glocal.apps.denoise.image import OPPONENT, residual_picture
 from glocal.apps.denoise.models import SHIPPED, levels, load_model, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import MODELS, Architecture, parse_sigma
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.checkpoints import read_index
-from glocal.files.images.picture import Picture
 
 
 def scene(h=64, w=72, channels=3, seed=0):
@@ -48,7 +47,7 @@ def test_colour_gains_more_than_its_channels_alone():
     clean = scene(channels=1) * [1.0, 0.9, 0.8]  # one hue: most of the picture is in its luminance
     y = noisy(clean, 0.1)
     together = psnr(glocal.denoise(y, 0.1).image, clean)
-    alone = psnr(np.concatenate([glocal.denoise(y[..., c], 0.1).image for c in range(3)], -1), clean)
+    alone = psnr(np.stack([glocal.denoise(y[..., c], 0.1).image for c in range(3)], -1), clean)
     assert together > alone + 0.3
 
 
@@ -209,7 +208,7 @@ def test_residual_shows_what_was_removed():
     assert shown.dtype == np.uint8
     assert abs(float(shown.mean()) - 127.5) < 5
     assert 15 < float(shown.std()) < 50  # sigma is an eighth of the range
-    nothing = Denoised(None, 0.1, False, "wide", 0.0, Picture(np.zeros((2, 2, 1), np.uint8)), np.zeros((2, 2, 1)))
+    nothing = glocal.denoise(y, 0.1, strength=0)
     assert set(residual_picture(nothing).pixels.ravel()) == {128}
 
 
@@ -260,8 +259,13 @@ def test_damaged_and_foreign_weights_are_named(tmp_path):
         (np.zeros((5, 5)), {}, InputError, r"\(h=5, w=5\) is smaller than 8 x 8.*Use a larger one"),
         (np.full((20, 20), np.nan), {}, InputError, "400 values are NaN or infinite"),
         (np.zeros((20, 20)), {"model": "big"}, None, None),
-        (np.zeros((20, 20)), {"strength": 2}, ArgumentError, r"`strength` \(=2\) must lie between 0 and 1"),
-        (np.zeros((20, 20)), {"search_radius": 1}, ArgumentError, r"`search_radius` \(=1\) must be at least 3"),
+        (np.zeros((20, 20)), {"strength": 2}, ArgumentError, r"`strength` \(=2\) must be a number from 0 to 1"),
+        (
+            np.zeros((20, 20)),
+            {"search_radius": 1},
+            ArgumentError,
+            r"`search_radius` \(=1\) must be a whole number of at least 3",
+        ),
     ],
 )
 def test_messages(image, settings, error, text):

@@ -9,7 +9,7 @@ from PIL import Image
 import glocal
 from glocal.apps.style import solve as core
 from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
-from glocal.apps.style.options import StyleOptions, style_options
+from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Checkpoint
 from glocal.errors import ArgumentError, InputError
 
@@ -197,7 +197,8 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
         ({"keep_color": "yes"}, r"`keep_color` \(='yes'\) is unknown"),
         ({"tv": float("nan")}, r"`tv` \(=nan\) must be a number"),
         ({"iterations": 2.5}, r"`iterations` \(=2.5\) must be a whole number"),
-        ({"options": StyleOptions(), "tv": 0.1}, "`options` holds everything already"),
+        ({"options": {"tv": 0.1}}, r"`options` \(={'tv': 0.1}\) must be a StyleOptions"),
+        ({"device": "tpu"}, r"`device` \(='tpu'\) must be cpu, cuda or cuda:N. Use cpu"),
     ],
 )
 def test_wrong_options_are_named(pictures, changes, message):

@@ -147,7 +147,7 @@ def damaged(folder):
         ("photo.png missing.png -o a.png", 3, "there is no such file"),
         ("photo.png reference.png -o photo.png", 4, "exists already"),
         ("photo.png reference.png -o a.png --mask black.png", 3, "selects nothing"),
-        ("photo.png reference.png -o a.png --mask small.png", 3, "Try: resize the mask."),
+        ("photo.png reference.png -o a.png --mask small.png", 3, "selects nothing"),
         ("--map bad.glocal photo.png -o a.png", 3, "it is damaged or no map. Try: make it again with --save-map."),
         ("--map bad.cube photo.png -o a.png", 3, "it holds 1 points"),
         ("--map no.glocal photo.png -o a.png", 3, "Try: check the name."),

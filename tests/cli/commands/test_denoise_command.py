@@ -80,7 +80,7 @@ def test_sixteen_bit_alpha_palette_and_cmyk(folder):
         (["photo.png", "--model", "huge"], 2, "is unknown. Try: choose one of local, nonlocal, wide"),
         (["photo.png", "--model", "gone.safetensors"], 6, "no such file"),
         (["missing.png"], 3, "missing.png"),
-        (["photo.png", "gray.png", "--residual", "r.png"], 2, "belongs to one photo"),
+        (["photo.png", "gray.png", "--residual", "r.png"], 2, "belongs to one input"),
     ],
 )
 def test_wrong_calls(folder, capsys, arguments, code, text):
@@ -102,8 +102,11 @@ def test_five_by_five_and_damaged_weights(folder, capsys, monkeypatch):
     shutil.copytree(models.SHIPPED, folder / "models")
     for path in (folder / "models").glob("image-*.safetensors"):
         path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    monkeypatch.setattr("glocal.apps.denoise.image.denoise.__kwdefaults__", {
-        **__import__("glocal").denoise.__kwdefaults__, "models": folder / "models"})  # fmt: skip
+    from glocal.apps.denoise import image
+
+    real = image.load_model
+    damaged = folder / "models"
+    monkeypatch.setattr(image, "load_model", lambda name, level, folder: real(name, level, folder=damaged))
     assert run(["denoise", "photo.png", "--sigma", "0.1"]) == 6
     assert "is damaged" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ import typer
 
 from glocal.cli import main
 from glocal.cli.commands.replay import replay
-from glocal.cli.shell.batch import BatchOptions, Estimate, ImageFileOptions, run_batch
+from glocal.cli.shell.batch import BatchOptions, run_batch
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
@@ -21,6 +21,7 @@ from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image, read_recipe
 from glocal.files.images.write import write_image
 from glocal.files.provenance import build_recipe
+from glocal.jobs.job import Cost, ImageOutput
 
 DRIFT = {"now": 0.0}
 
@@ -48,13 +49,13 @@ def work(task, tell, *, options, files, batch):
 
 
 def estimate(task):
-    return Estimate("any", 1, 1)
+    return Cost("any", 1, 1)
 
 
 def scale(
     images: Annotated[list[str], typer.Argument()],
     options: ScaleOptions,
-    files: ImageFileOptions,
+    files: ImageOutput,
     batch: BatchOptions,
     run: RunOptions,
 ) -> None:

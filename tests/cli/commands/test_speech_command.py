@@ -98,7 +98,7 @@ def test_the_paper_s_models_need_sigma_from_a_pipe(folder, capsys):
 def test_a_residual_belongs_to_one_recording(folder, capsys):
     shutil.copy("noisy.wav", "other.wav")
     assert run(["speech", "noisy.wav", "other.wav", "--residual", "r.wav", "-o", "out/"]) == 2
-    assert "--residual names one file, and there are several recordings" in capsys.readouterr().err
+    assert "speech: r.wav belongs to one input, and there are several" in capsys.readouterr().err
 
 
 def test_silence_clipping_and_narrow_bands_are_told(folder, capsys):

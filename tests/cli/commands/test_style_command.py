@@ -211,17 +211,15 @@ def test_ctrl_c_saves_the_best_so_far_and_resume_goes_on(folder):
 
 
 def test_resume_goes_on_from_the_checkpoint(folder, capsys):
+
     from glocal import color_space as colors
     from glocal.apps.style.checkpoint import save_checkpoint
-    from glocal.apps.style.options import StyleChoices
+    from glocal.apps.style.options import style_options
     from glocal.apps.style.solve import Checkpoint
-    from glocal.cli.commands.style import StyleFiles, _recipe
-    from glocal.cli.shell.batch import ImageFileOptions
-    from glocal.cli.shell.paths import Task
+    from glocal.apps.style.transfer import StyleSources
 
-    options = StyleChoices(preset="paper", size=24, iterations=2).options()
-    task = Task(Path("photo.png"), Path("out.png"))
-    recipe = _recipe(task, ["painting.png"], options, StyleFiles(), ImageFileOptions())
+    options = style_options("paper", {"size": 24, "iterations": 2})
+    recipe = StyleSources.read("photo.png", "painting.png").recipe(options, None)
     white = colors.lab_from_rgb(torch.ones(17, 24, 3))
     save_checkpoint(checkpoint_path("out.png"), Checkpoint(0, 2, white), recipe)
     assert run(["style", "photo.png", "painting.png", "-o", "out.png", *QUICK, "--resume"]) == 0

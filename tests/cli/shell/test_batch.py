@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated
 
 import numpy as np
@@ -17,15 +16,17 @@ import pytest
 import typer
 
 from glocal.cli import main
-from glocal.cli.shell.batch import BatchOptions, Estimate, run_batch
+from glocal.cli.shell.batch import BatchOptions, run_batch
 from glocal.cli.shell.console import Report, RunOptions
-from glocal.cli.shell.paths import Task, output_root, plan_tasks
-from glocal.cli.shell.processes import threads_for, usable_cores
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.formats import SUFFIXES
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import image_size, read_image
 from glocal.files.images.write import write_image
+from glocal.jobs.job import Cost
+from glocal.jobs.paths import Task, output_root, plan_tasks
+from glocal.jobs.processes import threads_for, usable_cores
+from glocal.progress import COMPILE, Progress
 
 
 def work(task: Task, tell, *, overwrite: bool) -> dict:
@@ -36,9 +37,9 @@ def work(task: Task, tell, *, overwrite: bool) -> dict:
     return {"threads": os.environ.get("NUMBA_NUM_THREADS"), "process": os.getpid()}
 
 
-def estimate(task: Task) -> Estimate:
+def estimate(task: Task) -> Cost:
     h, w = image_size(task.source)
-    return Estimate(size=f"{w} x {h}", memory=h * w * 1000, seconds=h * w / 1000, parts="2 bands")
+    return Cost(size=f"{w} x {h}", memory=h * w * 1000, seconds=h * w / 1000, parts="2 bands")
 
 
 def copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, run: RunOptions) -> None:
@@ -257,14 +258,18 @@ def test_output_root():
 
 
 def test_plain_progress_lines(capsys, monkeypatch):
-    clock = iter(range(0, 1000, 6))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    record = SimpleNamespace(level=1, levels=4, iteration=5, iterations=10, loss=0.5, seconds_left=75.0)
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    record = Progress(0.6, level=1, levels=4, iteration=5, iterations=10, loss=0.5, seconds_left=75.0)
     with Report().progress("photo.png") as tell:
+        now = 6.0
         tell(0.5)
+        tell(Progress(0.5, step=COMPILE))  # at once, so that nobody wonders about the silence
+        now = 12.0
         tell(record)
     assert capsys.readouterr().err == (
-        "photo.png: 50% 6.0 s left\nphoto.png: 38% level 2/4, iteration 5/10, loss 0.5, 1 min 15 s left\n"
+        "photo.png: 50% 6.0 s left\nphoto.png: compiling kernels, once for this machine\n"
+        "photo.png: 60% level 2/4, iteration 5/10, loss 0.5, 1 min 15 s left\n"
     )
     with Report(RunOptions(quiet=True)).progress("photo.png") as tell:
         tell(0.5)
@@ -329,7 +334,7 @@ def test_a_second_signal_while_the_first_is_handled():
     """Ctrl-C reaches a worker from the terminal and from its parent. SIGHUP, which is handled first, replaces the handler."""
     code = (
         "import os, signal\n"
-        "from glocal.cli.shell import processes\n"
+        "from glocal.jobs import processes\n"
         "both = {signal.SIGHUP, signal.SIGINT}\n"
         "for number in both: signal.signal(number, processes._stop_once)\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"

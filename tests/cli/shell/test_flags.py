@@ -7,8 +7,8 @@ import typer
 
 from glocal.cli import main
 from glocal.cli.shell.flags import with_flags
-from glocal.cli.shell.memory import available_memory, parse_bytes
 from glocal.errors import ArgumentError
+from glocal.jobs.memory import available_memory, parse_bytes
 
 
 def size(text: str) -> int | str:

@@ -15,17 +15,19 @@ Deviations from the paper
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from glocal.apps.color import options as kinds
 from glocal.apps.color.bands import in_bands
 from glocal.apps.color.look import ColorMap
+from glocal.apps.color.lut import read_lut
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.color.palette import Chroma, chroma_of, joined, palette_of, repeated, shares_of
 from glocal.apps.color.problem import SCALE, palette_problem
@@ -34,10 +36,16 @@ from glocal.apps.color.transport import transported
 from glocal.color_space import lab_from_rgb
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.convert import like, picture_from
+from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
 from glocal.files.images.picture import Picture
-from glocal.files.provenance import build_recipe
+from glocal.files.provenance import build_recipe, sha256_of
+from glocal.files.results import SrgbResult, image_inputs
+from glocal.machine import computing_on
+from glocal.options import takes_options
+from glocal.progress import Callback, Meter
 
+Look: TypeAlias = "ColorMap | Callable[[Tensor], Tensor]"
+"""What changes colours (..., 3): a fitted map, a LUT, or any function."""
 SAMPLE = 1 << 20
 """Pixels that decide a palette; larger pictures are sampled evenly."""
 
@@ -61,60 +69,58 @@ class Fit:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False)
-class Recolored:
-    """What `recolor` returns: the image in the photo's kind, and all that it came from."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Recolored(SrgbResult):
+    """What `recolor` returns: the image, and the palettes and the map behind it; see `Result` for what all results have.
 
-    image: Any
-    palettes: Palettes
-    mapping: ColorMap
-    losses: tuple[float, ...]
-    seconds: Mapping[str, float]
-    notes: tuple[str, ...]
-    recipe: Mapping[str, Any]
+    palettes, losses : empty if the map was given.
+    """
+
+    mapping: Look = field(kw_only=True)
+    palettes: Palettes = field(kw_only=True)
+    losses: tuple[float, ...] = field(default=(), kw_only=True)
 
 
+@takes_options(ColorOptions)
 def recolor(
-    photo: Any,
-    reference: Any,
+    photo: ImageLike,
+    reference: ImageLike | Sequence[ImageLike] | None = None,
     *,
-    method: kinds.Method = "graph",
-    mapping: kinds.Mapping = "smooth",
-    colors: int = 64,
-    weigh: kinds.Weigh = "equal",
-    strength: float = 1.0,
-    luminance: kinds.Luminance = "keep",
-    gamut: kinds.Gamut = "compress",
-    protect: Sequence[kinds.Protection] = (),
-    lambdas: tuple[float, float, float] = (1.0, 0.1, 1.0),
-    mask: Any = None,
-    iterations: int = 200,
-    slack: float = 1.0,
-    seed: int = 0,
+    options: ColorOptions,
+    map: Look | str | os.PathLike[str] | None = None,
+    mask: ImageLike | None = None,
+    layout: Layout | None = None,
+    progress: Callback | None = None,
 ) -> Recolored:
     """Give `photo` the colours of `reference`.
 
     Parameters
     ----------
-    photo : image
-        `(h, w, 3)` uint8, uint16 or float in [0, 1]; a `PIL.Image`; or a path.
+    photo : array (h, w, 3) of uint8, uint16 or float in [0, 1], tensor, `PIL.Image` or path
     reference : image, or a list of images
         Where the colours come from; several share one palette with equal weight.
+    {options}
+    options : ColorOptions
+        All options at once. Single options change it.
+    map : ColorMap, Lut, path or None
+        A map to apply instead of one fitted to `reference`: a result's `mapping`, or a file of `ColorMap.save`, a `.cube`
+        or a HaldCLUT `.png`.
     mask : image or None
-        Where the photo changes: 1 (white) there, 0 elsewhere; values between blend. The photo's palette is that of the
-        masked part.
-    method, mapping, colors, weigh, strength, luminance, gamut, protect, lambdas, iterations, slack, seed
-        See `glocal.apps.color.options.ColorOptions`.
+        Where the photo changes: 1 (white) there, 0 elsewhere; values between blend. A mask of another size is scaled. The
+        photo's palette is that of the masked part.
+    layout : "HWC", "CHW" or None
+        Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
+    progress : callable(Progress) or None
 
     Returns
     -------
-    Recolored, its `image` of the photo's kind, size and type. Cost: O(pixels) for the colours and O(colors^3) for the
+    Recolored, its `image` of the photo's type and shape. Cost: O(pixels) for the colours and O(colors^3) for the
     palette, about 0.1 s; memory for two float copies of the photo.
 
     Raises
     ------
     ArgumentError, InputError
-        If an option is unknown, a picture cannot be read or holds NaN, or a mask does not fit or selects nothing.
+        If an option is unknown, a picture cannot be read or holds NaN, or a mask selects nothing.
 
     >>> import numpy as np
     >>> ramp = np.linspace(0, 255, 48, dtype=np.uint8).reshape(4, 4, 3)
@@ -122,27 +128,84 @@ def recolor(
     >>> result.image.shape, result.image.dtype, result.palettes.result.shape
     ((4, 4, 3), dtype('uint8'), torch.Size([8, 2]))
     """
-    options = ColorOptions(
-        method=method, mapping=mapping, colors=colors, weigh=weigh, strength=strength, luminance=luminance, gamut=gamut,
-        protect=tuple(protect), lambdas=lambdas, iterations=iterations, slack=slack, seed=seed,
-    )  # fmt: skip
-    clock = time.perf_counter()
-    picture = picture_from(photo)
-    several = list(reference) if isinstance(reference, (list, tuple)) else [reference]
-    references = [picture_from(one) for one in several]
-    cover = None if mask is None else mask_for(picture, picture_from(mask))
-    rgb = torch.from_numpy(to_srgb(picture))
-    read = time.perf_counter()
-    found = fit(rgb, [weighed(r) for r in references], options, counted(picture, cover))
-    fitted = time.perf_counter()
-    image = applied(found.map, rgb, cover)
+    began = time.perf_counter()
+    if (reference is None) == (map is None):
+        message = "recolor: give either `reference` or `map`, and not both. A map replaces the reference."
+        raise ArgumentError(message)
+    picture = as_picture(photo, call="recolor", name="photo", layout=layout)
+    several: list[Any] = (
+        list(reference) if isinstance(reference, (list, tuple)) else [] if reference is None else [reference]
+    )
+    references = [as_picture(one, call="recolor", name="reference", layout=layout) for one in several]
+    shade = None if mask is None else as_picture(mask, call="recolor", name="mask", layout=layout)
+    inputs, arguments = _sources(picture, references, shade, map)
+    with computing_on("recolor", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
+        cover = None if shade is None else mask_for(picture, shade)
+        rgb = torch.from_numpy(to_srgb(picture))
+        meter(0.1, step="fit")
+        read = time.perf_counter()
+        found = None
+        if map is None:
+            found = fit(rgb, [weighed(r) for r in references], options, counted(picture, cover))
+        look = found.map if found is not None else _loaded(map, options.strength)  # type: ignore[arg-type]
+        meter(0.4, step="apply")
+        fitted = time.perf_counter()
+        changed = applied(look, rgb, cover)
+        meter(1.0, step="apply")
     done = time.perf_counter()
-    result = like(picture, image.numpy())
-    seconds = {"read": read - clock, "fit": fitted - read, "apply": done - fitted, "write": time.perf_counter() - done}
-    paths = [p.path for p in (picture, *references) if p.path is not None]
-    recipe = build_recipe("color", options, inputs=paths)
-    return Recolored(image=result, palettes=found.palettes, mapping=found.map, losses=found.losses, seconds=seconds,
-                     notes=found.notes, recipe=recipe)  # fmt: skip
+    return Recolored(
+        seconds=done - began,
+        recipe=build_recipe("color", options, inputs=inputs, arguments=arguments),
+        notes=(*picture.notes, *(found.notes if found else ()), *_on_cpu(options.device)),
+        phases={"read": read - began, "fit": fitted - read, "apply": done - fitted},
+        original=picture,
+        given=photo,
+        layout=layout,
+        rgb=changed.numpy(),
+        mapping=look,
+        palettes=found.palettes if found else Palettes(*[torch.zeros(0, 2)] * 3),
+        losses=found.losses if found else (),
+    )
+
+
+def _sources(
+    photo: Picture, references: Sequence[Picture], mask: Picture | None, map: Look | str | os.PathLike[str] | None
+) -> tuple[list[str | tuple[str, str]], dict[str, Any]]:
+    """The inputs and arguments of the recipe. A map file is hashed before it is read."""
+    named = {"photo": photo} | {f"reference {k + 1}": r for k, r in enumerate(references)}
+    files, pixels = image_inputs(named if mask is None else named | {"mask": mask})
+    inputs: list[Any] = [*files]
+    arguments: dict[str, Any] = {"positional": [path for path, _ in files[: len(named)]] if not pixels else []}
+    arguments["mask"] = str(mask.path) if mask is not None and mask.path is not None else None
+    arguments["map"] = os.fspath(map) if isinstance(map, (str, os.PathLike)) else None
+    if arguments["map"] is not None:
+        inputs.append((arguments["map"], sha256_of(arguments["map"])))
+    return inputs, arguments | ({"pixels_sha256": pixels} if pixels else {})
+
+
+def _loaded(map: Look | str | os.PathLike[str], strength: float) -> Look:
+    """A map from a file, told by its suffix, or a map itself, at the strength asked for."""
+    look: Look
+    if not isinstance(map, (str, os.PathLike)):
+        look = map
+    elif Path(map).suffix.lower() in (".cube", ".png"):
+        look = read_lut(map)
+    else:
+        look = ColorMap.load(map)
+    if isinstance(look, ColorMap):
+        return look.with_strength(min(2.0, look.options.strength * strength))
+    if strength == 1:
+        return look
+    return lambda rgb: look(rgb).sub_(rgb).mul_(strength).add_(rgb).clamp_(0, 1)
+
+
+def _on_cpu(device: str) -> tuple[str, ...]:
+    return () if device == "cpu" else ("colours are computed on the CPU; the GPU was not used",)
+
+
+def seconds_for(size: tuple[int, int]) -> float:
+    """About how long a transfer takes for a photo of this height and width: a third of a second a megapixel."""
+    return 3 + 0.35e-6 * size[0] * size[1]
 
 
 def fit(
@@ -186,7 +249,7 @@ def _shares(
     return None if options.weigh == "equal" else (shares_of(palette, own), shares_of(goal, chroma))
 
 
-def applied(look: Any, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
+def applied(look: Look, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
     """The picture (h, w, 3) changed by `look` (a `ColorMap` or a `Lut`) where `cover` (h, w) says so."""
     changed: Tensor = look(rgb)
     if cover is None:
@@ -195,14 +258,8 @@ def applied(look: Any, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
 
 
 def mask_for(photo: Picture, mask: Picture) -> Tensor:
-    """A mask as weights (h, w) in [0, 1], after checking that it fits and selects something."""
-    if mask.size != photo.size:
-        message = (
-            f"recolor: `mask` (h={mask.size[0]}, w={mask.size[1]}) must have the photo's size "
-            f"(h={photo.size[0]}, w={photo.size[1]}). Resize the mask."
-        )
-        raise InputError(message)
-    cover = torch.from_numpy(to_srgb(mask)).mean(2)
+    """A mask of any size as weights (h, w) in [0, 1], after checking that it selects something."""
+    cover = torch.from_numpy(mask_values(mask, photo.size, call="recolor"))
     if not bool((cover > 0).any()):
         message = "recolor: `mask` selects nothing, it is black everywhere. White is where the photo changes."
         raise InputError(message)

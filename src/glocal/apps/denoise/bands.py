@@ -46,7 +46,7 @@ def denoise_planes(
     *,
     search_radius: int | None,
     rows: int | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], object] | None = None,
 ) -> Tensor:
     """Denoise planes (c, h, w), plane `i` with `nets[i]`, on the graph of plane 0.
 
@@ -89,8 +89,12 @@ def _runs(nets: Sequence[Calibrated]) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], len(nets)], strict=True))
 
 
-def _part(progress: Callable[[float], None] | None, start: float, length: float) -> Callable[[float], None] | None:
+def _part(progress: Callable[[float], object] | None, start: float, length: float) -> Callable[[float], None] | None:
     """Progress of the graph, as the first half of a band's."""
     if progress is None:
         return None
-    return lambda fraction: progress(start + 0.5 * length * fraction)
+
+    def told(fraction: float) -> None:
+        progress(start + 0.5 * length * fraction)
+
+    return told

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,15 @@ from glocal.apps.denoise.bands import denoise_planes
 from glocal.apps.denoise.calibration import Calibrated, calibrated
 from glocal.apps.denoise.models import SHIPPED, load_model
 from glocal.apps.denoise.noise import estimate_sigma
-from glocal.apps.denoise.options import DenoiseOptions, Device
-from glocal.errors import DeviceError, InputError
-from glocal.files.images.convert import picture_from
-from glocal.files.images.picture import Picture, to_type, with_alpha
+from glocal.apps.denoise.options import DenoiseOptions
+from glocal.errors import InputError
+from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
+from glocal.files.images.picture import Picture, to_type, type_of
+from glocal.files.provenance import build_recipe
+from glocal.files.results import ImageResult, image_inputs
+from glocal.machine import computing_on
+from glocal.options import takes_options
+from glocal.progress import Callback, Meter
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10
@@ -39,48 +45,62 @@ OPPONENT = torch.tensor([[1, 1, 1], [1, 0, -1], [1, -2, 1]], dtype=torch.float64
 OPPONENT = OPPONENT / OPPONENT.norm(dim=1, keepdim=True)
 
 
-@dataclass(frozen=True, eq=False)
-class Denoised:
-    """A denoised picture of the input's kind, the noise level assumed, whether that was estimated, and the time taken."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Denoised(ImageResult):
+    """A denoised picture; see `Result` for what all results have.
 
-    image: Any
-    sigma: float
-    estimated: bool
-    model: str
-    seconds: float
-    picture: Picture
-    removed: npt.NDArray[Any]
+    sigma, estimated : the noise level that was assumed, in units of [0, 1], and whether it was estimated.
+    values : the result as float32 in the picture's own colours, (h, w, 1 or 3).
+    removed : the input minus the result, as float32.
+    """
+
+    sigma: float = field(kw_only=True)
+    estimated: bool = field(kw_only=True)
+    model: str = field(kw_only=True)
+    values: npt.NDArray[Any] = field(kw_only=True)
+    changed: bool = field(default=True, kw_only=True)
+
+    @cached_property
+    def removed(self) -> npt.NDArray[Any]:
+        """What was taken away, (h, w, 1 or 3) float32."""
+        removed: npt.NDArray[Any] = to_type(self.original.pixels, np.dtype(np.float32)) - self.values
+        return removed
+
+    def at_depth(self, depth: str) -> Picture:
+        """The result with the profile and metadata of the input."""
+        dtype = self.original.pixels.dtype if depth == "keep" else type_of(depth)
+        if not self.changed:
+            return replace(self.original, pixels=to_type(self.original.pixels, dtype))
+        return replace(self.original, pixels=to_type(self.values, dtype))
 
 
+@takes_options(DenoiseOptions, positional=("sigma",))
 def denoise(
-    image: Any,
-    sigma: float | None = None,
+    image: ImageLike,
     *,
-    model: str = DenoiseOptions.model,
-    strength: float = DenoiseOptions.strength,
-    search_radius: int | None = DenoiseOptions.search_radius,
-    device: Device = DenoiseOptions.device,
+    options: DenoiseOptions,
+    mask: ImageLike | None = None,
+    layout: Layout | None = None,
     rows: int | None = None,
     models: Path = SHIPPED,
-    progress: Callable[[float], None] | None = None,
+    progress: Callback | None = None,
 ) -> Denoised:
     """Remove white noise from a picture.
 
     Parameters
     ----------
-    image : array (h, w), (h, w, 1 to 4) of uint8, uint16 or float in [0, 1]; a PIL.Image; or a path
+    image : array (h, w), (h, w, 1 to 4) of uint8, uint16 or float in [0, 1]; tensor; a PIL.Image; or a path
         Alpha and colour profile are kept; the picture's own values are denoised.
-    sigma : float or None
-        Standard deviation of the noise in units of [0, 1] (25/255 for "25"); None estimates it.
-    model : "local", "nonlocal" (the paper's), "wide", or a `.safetensors` file of your own
-    strength : float from 0 to 1
-        How much of what was found to be noise is taken away.
-    search_radius : int or None
-        How far similar patches are looked for; None looks everywhere in pictures up to 65,536 pixels and 10 pixels far in
-        larger ones.
-    device : "cpu" or "cuda"
+    {options}
+    options : DenoiseOptions
+        All options at once. Single options change it.
+    mask : image or None
+        Denoise only where it is white, with a soft edge where it is gray. A mask of another size is scaled.
+    layout : "HWC", "CHW" or None
+        Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     rows : int or None
         Rows processed at a time. It changes memory and time, never the result.
+    progress : callable(Progress) or None
 
     Returns
     -------
@@ -96,24 +116,58 @@ def denoise(
     >>> noisy = 0.5 + np.random.default_rng(0).normal(0, 0.1, (32, 32))
     >>> result = denoise(noisy, 0.1, model="local")
     >>> result.image.shape, bool(result.image.std() < noisy.std() / 2)
-    ((32, 32, 1), True)
+    ((32, 32), True)
     """
     started = time.perf_counter()
-    options = DenoiseOptions(sigma=sigma, model=model, strength=strength, search_radius=search_radius, device=device)
-    picture = picture_from(image)
-    _check(picture, options)
+    picture = as_picture(image, call="denoise", name="image", layout=layout)
+    _check(picture)
+    shade = None if mask is None else as_picture(mask, call="denoise", name="mask", layout=layout)
+    inputs, arguments = _sources(picture, shade, options)
     values = to_type(picture.pixels, np.dtype(np.float32))
-    planes = _to_planes(values)
-    level = options.sigma or _estimate(planes)
-    cleaned, done = values, picture
-    if level > 0 and options.strength > 0:
-        found = _denoised(planes, level, options, models, rows, progress)
-        found = torch.lerp(planes, found, options.strength) if options.strength < 1 else found
-        cleaned = _from_planes(found)
-        pixels = to_type(cleaned, picture.pixels.dtype) if picture.pixels.dtype.kind == "u" else cleaned
-        done = replace(picture, pixels=pixels.astype(picture.pixels.dtype, copy=False))
-    seconds = time.perf_counter() - started
-    return Denoised(_like(done), level, options.sigma is None, model, seconds, done, values - cleaned)
+    with computing_on("denoise", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
+        planes = _to_planes(values)
+        level = float(options.sigma or _estimate(planes))
+        changed = level > 0 and options.strength > 0
+        if changed:
+            found = _denoised(planes, level, options, models, rows, meter if meter.callback else None)
+            if options.strength < 1:
+                found = torch.lerp(planes, found, options.strength)
+            cleaned = _from_planes(found)
+            if shade is not None:
+                cover = mask_values(shade, picture.size, call="denoise")[:, :, None]
+                cleaned = np.where(cover == 0, values, values + cover * (cleaned - values))
+            values = cleaned
+    return Denoised(
+        seconds=time.perf_counter() - started,
+        recipe=build_recipe("denoise", options, inputs=inputs, arguments=arguments),
+        notes=picture.notes,
+        original=picture,
+        given=image,
+        layout=layout,
+        sigma=level,
+        estimated=options.sigma is None,
+        model=options.model,
+        values=values,
+        changed=changed,
+    )
+
+
+def _sources(
+    picture: Picture, mask: Picture | None, options: DenoiseOptions
+) -> tuple[list[str | tuple[str, str]], dict[str, Any]]:
+    """The inputs and arguments of the recipe; a model of the user's own is an input."""
+    files, pixels = image_inputs({"photo": picture} if mask is None else {"photo": picture, "mask": mask})
+    arguments: dict[str, Any] = {"positional": [str(picture.path)] if picture.path is not None else []}
+    arguments["mask"] = str(mask.path) if mask is not None and mask.path is not None else None
+    inputs: list[Any] = [*files]
+    if options.model.endswith(".safetensors") and Path(options.model).is_file():
+        inputs.append(options.model)
+    return inputs, arguments | ({"pixels_sha256": pixels} if pixels else {})
+
+
+def seconds_for(size: tuple[int, int]) -> float:
+    """About how long denoising takes for a picture of this height and width: a few seconds a megapixel."""
+    return 3 + 4e-6 * size[0] * size[1]
 
 
 def residual_picture(result: Denoised) -> Picture:
@@ -129,7 +183,7 @@ def _denoised(
     options: DenoiseOptions,
     models: Path,
     rows: int | None,
-    progress: Callable[[float], None] | None,
+    progress: Callable[[float], object] | None,
 ) -> Tensor:
     nets = [
         _calibrated(
@@ -164,7 +218,7 @@ def _signed(plane: Tensor, sigma: float) -> bool:
     return float((plane < -3 * sigma).float().mean()) > 0.01
 
 
-def _check(picture: Picture, options: DenoiseOptions) -> None:
+def _check(picture: Picture) -> None:
     height, width = picture.size
     if min(height, width) < SMALLEST:
         message = (
@@ -176,9 +230,6 @@ def _check(picture: Picture, options: DenoiseOptions) -> None:
         bad = int((~np.isfinite(picture.pixels)).sum())
         message = f"denoise: the picture holds {bad} value(s) that are NaN or infinite. Replace them first."
         raise InputError(message)
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        message = f"denoise: the device {options.device!r} is not available here. Use cpu."
-        raise DeviceError(message)
 
 
 def _estimate(planes: Tensor) -> float:
@@ -207,12 +258,3 @@ def _from_planes(planes: Tensor) -> npt.NDArray[Any]:
 
 def _mix(matrix: Tensor, planes: Tensor) -> Tensor:
     return torch.einsum("ij,jhw->ihw", matrix, planes.to(torch.float64)).to(torch.float32)
-
-
-def _like(picture: Picture) -> Any:
-    """The picture as the kind of thing it was given as."""
-    if picture.kind == "pil":
-        from glocal.files.images.pillow_formats import to_pil
-
-        return to_pil(picture)
-    return with_alpha(picture.pixels, picture.alpha)

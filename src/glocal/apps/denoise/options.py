@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from glocal.errors import ArgumentError
+from glocal.options import DEVICE, Options, option
 
 PAPER_SIGMA = 0.07
 Device = Literal["cpu", "cuda"]
@@ -150,45 +151,38 @@ class EvalOptions:
 
 
 @dataclass(frozen=True)
-class DenoiseOptions:
+class DenoiseOptions(Options):
     """What may be chosen about denoising a picture."""
 
-    sigma: float | None = field(
-        default=None,
-        metadata={
-            "help": "Standard deviation of the noise in units of [0, 1], such as 0.1 or 25/255; auto estimates it.",
-            "parse": parse_sigma,
-            "metavar": "<auto|number>",
-        },
-    )
-    model: str = field(
-        default="wide", metadata={"help": f"{', '.join(MODELS)}, or a .safetensors file of your own training."}
-    )
-    strength: float = field(
-        default=1.0, metadata={"help": "How much of the noise is taken away.", "min": 0.0, "max": 1.0}
-    )
-    search_radius: int | None = field(
-        default=None,
-        metadata={
-            "help": "How far to look for similar patches, in pixels. Default: everywhere if small, else 10.",
-            "min": 3,
-        },
-    )
-    device: Device = field(default="cpu", metadata={"help": "Where to compute."})
+    call: ClassVar[str] = "denoise"
 
-    def __post_init__(self) -> None:
-        if self.sigma is not None and not 0 < self.sigma < 10:
-            message = (
-                f"denoise: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. Write 25/255 for 25 of 255, "
-                "or leave it out to estimate it."
-            )
-            raise ArgumentError(message)
-        if not 0 <= self.strength <= 1:
-            message = f"denoise: `strength` (={self.strength}) must lie between 0 and 1. Use 1 for all of it."
-            raise ArgumentError(message)
-        if self.search_radius is not None and self.search_radius < 3:
-            message = f"denoise: `search_radius` (={self.search_radius}) must be at least 3. Use 10."
-            raise ArgumentError(message)
+    sigma: float | None = option(
+        None,
+        "Standard deviation of the noise in units of [0, 1], such as 0.1 or 25/255; auto (None in Python) estimates it.",
+        above=0,
+        max=10,
+        must="be positive, in units of [0, 1]",
+        remedy="Write 25/255 for 25 of 255, or leave it out to estimate it.",
+        parse=parse_sigma,
+        metavar="<auto|number>",
+    )
+    model: str = option("wide", f"{', '.join(MODELS)}, or a .safetensors file of your own training.")
+    strength: float = option(1.0, "How much of the noise is taken away.", min=0, max=1, remedy="Use 1 for all of it.")
+    search_radius: int | None = option(
+        None,
+        "How far to look for similar patches, in pixels. Default: everywhere if small, else 10.",
+        min=3,
+        remedy="Use 10.",
+    )
+    device: str = option(
+        "cpu",
+        "Where to compute.",
+        choices=("cpu", "cuda"),
+        pattern=DEVICE,
+        must="be cpu, cuda or cuda:N",
+        remedy="Use cpu.",
+    )
+    seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
 
 
 def chain(recipe: str) -> tuple[str, ...]:

@@ -111,6 +111,26 @@ def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
     return _filled(SampleNet(kind), load_weights(name).arrays, str(name))
 
 
+@lru_cache(maxsize=4)
+def network_in(path: str) -> str:
+    """Which network a file of `glocal train speech` holds: "frames", "local" or "nonlocal".
+
+    Raises
+    ------
+    ModelError
+        The file is missing or damaged, or it holds none of them.
+    """
+    weights = load_weights(path)
+    if "shape" in weights.info:
+        return "frames"
+    for kind in ("local", "nonlocal"):
+        expected = {name: tuple(value.shape) for name, value in SampleNet(kind).state_dict().items()}
+        if expected == {name: value.shape for name, value in weights.arrays.items()}:
+            return kind
+    message = f"load model ({path}): it holds no network for speech. Use a file of `glocal train speech`."
+    raise ModelError(message)
+
+
 def _filled(net: Any, arrays: Mapping[str, NDArray[Any]], name: str) -> Any:
     try:
         net.load_state_dict({key: torch.from_numpy(value.astype(np.float32)) for key, value in arrays.items()})

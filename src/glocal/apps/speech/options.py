@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from glocal.errors import ArgumentError
+from glocal.options import DEVICE, Options, option
 
 MODELS = ("frames", "nonlocal", "local")
 Model = Literal["frames", "nonlocal", "local"]
@@ -22,50 +22,51 @@ def parse_sigma(text: str) -> float | None:
 
 
 @dataclass(frozen=True)
-class SpeechOptions:
-    """The options of `glocal.denoise_speech` and `glocal speech`.
+class SpeechOptions(Options):
+    """The options of `glocal.denoise_speech` and `glocal speech`."""
 
-    Attributes
-    ----------
-    model : str
-        "frames" is the one to use; "nonlocal" and "local" are the paper's small networks on samples.
-    sigma : float or None
-        Standard deviation of white noise in the file's own scale, full scale 1. None: estimated from quiet parts
-        ("frames" estimates the noise of every band and follows it over time).
-    strength : float
-        0 leaves the sound as it is, 1 removes all that the model takes for noise.
-    weights : str or None
-        A file that `glocal train speech` wrote for this model, instead of the weights that ship.
-    """
+    call: ClassVar[str] = "denoise_speech"
 
-    model: Model = field(default="frames", metadata={"help": "Which network; nonlocal and local are the paper's."})
-    sigma: float | None = field(
-        default=None,
-        metadata={
-            "help": "Standard deviation of white noise, full scale 1, or auto.",
-            "parse": parse_sigma,
-            "metavar": "NUMBER|auto",
-        },
+    model: str = option(
+        "frames",
+        "frames, or the paper's small networks nonlocal and local, or a .safetensors file of `glocal train speech`.",
     )
-    strength: float = field(
-        default=1.0, metadata={"help": "How much of the noise to remove, 0 to 1.", "min": 0.0, "max": 1.0}
+    sigma: float | None = option(
+        None,
+        "Standard deviation of white noise, full scale 1, or auto (None in Python), which estimates it.",
+        min=0,
+        must="be finite and not negative",
+        remedy="Leave it out to estimate it.",
+        parse=parse_sigma,
+        metavar="NUMBER|auto",
     )
-    weights: str | None = field(
-        default=None, metadata={"help": "A file of `glocal train speech` instead of the weights that ship."}
+    strength: float = option(1.0, "How much of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    weights: str | None = option(
+        None, "A file of `glocal train speech` for this model instead of the weights that ship; --model takes it too."
     )
+    device: str = option(
+        "cpu",
+        "As in the other jobs; speech is computed on the CPU, whatever it says.",
+        pattern=DEVICE,
+        must="be cpu, cuda or cuda:N",
+        remedy="Use cpu.",
+        no_flag=True,
+    )
+    seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            message = f"denoise_speech: `model` (={self.model!r}) is unknown. Choose one of {', '.join(MODELS)}."
-            raise ArgumentError(message)
-        if self.sigma is not None and not (self.sigma >= 0 and math.isfinite(self.sigma)):
+        super().__post_init__()
+        if self.model not in MODELS and not self.model.endswith(".safetensors"):
             message = (
-                f"denoise_speech: `sigma` (={self.sigma}) must be finite and not negative. Leave it out to estimate it."
+                f"denoise_speech: `model` (={self.model!r}) is unknown. "
+                f"Choose one of {', '.join(MODELS)}, or a .safetensors file."
             )
             raise ArgumentError(message)
-        if not 0 <= self.strength <= 1:
-            message = f"denoise_speech: `strength` (={self.strength}) must be between 0 and 1. Use 1 for all of it."
-            raise ArgumentError(message)
+
+    @property
+    def own_file(self) -> str | None:
+        """The user's own weights, if there are any."""
+        return self.weights if self.model in MODELS else self.model
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from glocal.apps.speech.stream import CHUNK, LevelMeter, choose_model, estimate_
 from glocal.errors import ArgumentError
 from glocal.files.audio.audio_file import open_audio
 from glocal.files.audio.output import create_audio
+from glocal.files.provenance import build_recipe, check_unchanged, file_state
 
 _FULL = 0.9995  # what counts as clipped
 
@@ -31,6 +32,7 @@ class SoundReport:
     sigma: float
     estimated: bool
     notes: tuple[str, ...] = ()
+    recipe: dict[str, Any] = field(default_factory=dict)
 
 
 def denoise_file(
@@ -40,9 +42,8 @@ def denoise_file(
     *,
     residual: str | Path | None = None,
     subtype: str | None = None,
-    recipe: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], object] | None = None,
 ) -> SoundReport:
     """Denoise an audio file into another, and what was removed into a third if `residual` names one.
 
@@ -52,13 +53,15 @@ def denoise_file(
     if str(source) == "-" and options.model != "frames" and options.sigma is None:
         message = f"speech (-): the model {options.model} needs the noise level before it starts. Give --sigma."
         raise ArgumentError(message)
+    before = file_state(source)
+    recipe = speech_recipe(source, options, subtype=subtype)
     with ExitStack() as stack:
         sound = stack.enter_context(open_audio(source))
         info = sound.info
         model, _ = choose_model(options, info.rate, info.frames, lambda: _first_pass(source))
         out = stack.enter_context(create_audio(target, like=info, subtype=subtype, recipe=recipe, overwrite=overwrite))
         rest = stack.enter_context(create_audio(residual, like=info, overwrite=overwrite)) if residual else None
-        ears = _Ears(sound.blocks(CHUNK), info.rate, info.frames, progress)
+        ears = Ears(sound.blocks(CHUNK), info.rate, info.frames, progress)
 
         def denoise(chunks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
             return stream_denoised(chunks, info.rate, model, strength=options.strength)
@@ -67,9 +70,20 @@ def denoise_file(
             out.write(clean)
             if rest is not None:
                 rest.write(dry - clean)
+        check_unchanged(source, before)  # in here: an error leaves no output
     known = options.sigma is not None
     sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()
-    return SoundReport(ears.heard / info.rate, info.rate, info.channels, options.model, sigma, not known, ears.notes())
+    return SoundReport(
+        ears.heard / info.rate, info.rate, info.channels, options.model, sigma, not known, ears.notes(), recipe
+    )
+
+
+def speech_recipe(source: str | Path, options: SpeechOptions, *, subtype: str | None = None) -> dict[str, Any]:
+    """The recipe of a recording; weights of the user's own are an input."""
+    sources = [] if str(source) == "-" else [str(source)]
+    own = [options.own_file] if options.own_file is not None else []
+    arguments = {"positional": sources, "subtype": subtype}
+    return build_recipe("speech", options, inputs=[*sources, *own], arguments=arguments)
 
 
 def _first_pass(source: str | Path) -> float:
@@ -101,11 +115,11 @@ def _paired(
             yield np.concatenate(parts), clean
 
 
-class _Ears:
+class Ears:
     """Chunks that pass by, counted and listened to."""
 
     def __init__(
-        self, chunks: Iterable[NDArray[Any]], rate: int, frames: int | None, progress: Callable[[float], None] | None
+        self, chunks: Iterable[NDArray[Any]], rate: int, frames: int | None, progress: Callable[[float], object] | None
     ) -> None:
         self.chunks, self.rate, self.frames, self.progress = chunks, rate, frames, progress
         self.heard = self.values = self.clipped = 0
@@ -125,6 +139,7 @@ class _Ears:
                 self.progress(self.heard / self.frames)
 
     def notes(self) -> tuple[str, ...]:
+        """What a person should know about the sound."""
         notes = []
         if self.loudest == 0:
             notes.append("the sound is silent; nothing was done to it")

@@ -10,89 +10,201 @@ Deviations from the paper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glocal.apps.speech.options import Model, SpeechOptions
+from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.sound_files import Ears, speech_recipe
 from glocal.apps.speech.stream import CHUNK, choose_model, estimate_sigma, stream_denoised
 from glocal.errors import ArgumentError, InputError
+from glocal.files.audio.audio_file import open_audio
+from glocal.files.audio.formats import AudioInfo
+from glocal.files.provenance import check_unchanged, file_state
+from glocal.files.results import AudioLike, AudioResult
+from glocal.machine import computing_on
+from glocal.options import takes_options
+from glocal.progress import Callback, Meter
 
 _LOWEST_RATE = 1000
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SpeechResult(AudioResult, np.lib.mixins.NDArrayOperatorsMixin):
+    """Denoised speech; see `Result` for what all results have.
+
+    sigma, estimated : the noise level, full scale 1, and whether it was estimated.
+
+    In version 0.1 the call returned the samples themselves. For one release the result can still be used like them.
+    """
+
+    sigma: float = field(kw_only=True)
+    estimated: bool = field(kw_only=True)
+    model: str = field(kw_only=True)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.audio, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        plain = [one.audio if isinstance(one, SpeechResult) else one for one in inputs]
+        return getattr(ufunc, method)(*plain, **settings)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or not hasattr(np.ndarray, name):
+            message = f"'SpeechResult' object has no attribute {name!r}"
+            raise AttributeError(message)
+        _warn_of_samples()
+        return getattr(self.audio, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        _warn_of_samples()
+        return self.audio[index]
+
+    def __len__(self) -> int:
+        return len(self.audio)
+
+
+def _warn_of_samples() -> None:
+    warnings.warn("denoise_speech: use the field `audio` of its result.", DeprecationWarning, stacklevel=3)
+
+
+@takes_options(SpeechOptions)
 def denoise_speech(
-    samples: Any,
-    rate: int,
+    samples: AudioLike,
+    rate: int | None = None,
     *,
-    model: Model = "frames",
-    sigma: float | None = None,
-    strength: float = 1.0,
-    weights: str | Path | None = None,
-    progress: Callable[[float], None] | None = None,
-) -> Any:
+    options: SpeechOptions,
+    mask: NDArray[Any] | torch.Tensor | Sequence[float] | None = None,
+    progress: Callback | None = None,
+) -> SpeechResult:
     """Remove steady noise from speech.
 
     Parameters
     ----------
-    samples : array or tensor, (n,) or (n, channels)
+    samples : array or tensor, (n,) or (n, channels); or a path
         Floats with full scale 1, or integers with their own full scale. One gain or graph serves all channels.
     rate : int
-        Samples a second; the models work at 16 kHz and other rates are converted there and back.
-    model : "frames", "nonlocal" or "local"
-        "frames" is the one to use. The other two are the paper's small networks, made for white noise.
-    sigma : float or None
-        Standard deviation of white noise in units of full scale; None estimates it.
-    strength : float
-        0 to 1: how much of what was removed stays removed.
-    weights : path or None
-        A file of `glocal train speech` for this model, instead of the weights that ship.
-    progress : callable or None
-        Called with the fraction done.
+        Samples a second; the models work at 16 kHz and other rates are converted there and back. A file has its own.
+    {options}
+    options : SpeechOptions
+        All options at once. Single options change it.
+    mask : array of any length, or None
+        Where to denoise, over time: 1 there, 0 where the sound stays as it is. It is stretched to the length of the sound.
+    progress : callable(Progress) or None
 
     Returns
     -------
-    The same kind, type and shape; same level, no delay. Time: linear in n, see docs/speech.md. Memory: linear in n
-    for the arrays; the work itself takes a constant amount.
+    SpeechResult. Its `audio` has the same type and shape; same level, no delay. Time: linear in n, see docs/speech.md.
+    Memory: linear in n for the arrays; the work itself takes a constant amount.
 
     Raises
     ------
     InputError, ArgumentError
         For samples that are empty or not finite, or arguments out of range.
 
-    >>> denoise_speech(np.zeros(1000, dtype=np.int16), 8000).dtype
+    >>> denoise_speech(np.zeros(1000, dtype=np.int16), 8000).audio.dtype
     dtype('int16')
     """
-    options = SpeechOptions(model, sigma, strength, None if weights is None else str(weights))
-    array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
+    began = time.perf_counter()
+    array, rate, info, recipe = _read(samples, rate, options)
     sound, scale = _as_sound(array, rate)
-    if strength == 0:
-        return samples.clone() if isinstance(samples, torch.Tensor) else array.copy()
 
     def chunks() -> Iterator[NDArray[Any]]:
         for start in range(0, len(sound), CHUNK):
             yield sound[start : start + CHUNK]
 
-    denoiser, _ = choose_model(options, rate, len(sound), lambda: estimate_sigma(chunks(), rate))
-    parts, done = [], 0
-    for part in stream_denoised(chunks(), rate, denoiser, strength=strength):
-        parts.append(part)
-        done += len(part)
-        if progress is not None:
-            progress(done / len(sound))
-    out = np.concatenate(parts).reshape(array.shape)
+    with (
+        computing_on("denoise_speech", options.device),
+        Meter(progress, expected=seconds_for(len(sound) / rate)) as meter,
+    ):
+        ears = Ears(chunks(), rate, len(sound), meter if meter.callback else None)
+        if options.strength == 0:
+            for _ in ears:
+                pass
+            out = array.copy()
+        else:
+            denoiser, _ = choose_model(options, rate, len(sound), lambda: estimate_sigma(chunks(), rate))
+            clean = np.concatenate(list(stream_denoised(ears, rate, denoiser, strength=options.strength)))
+            out = _as_before(_mixed(sound, clean, mask), array, scale)
+    return SpeechResult(
+        seconds=time.perf_counter() - began,
+        recipe=recipe,
+        notes=(
+            *ears.notes(),
+            *(() if options.device == "cpu" else ("speech is computed on the CPU; the GPU was not used",)),
+        ),
+        audio=torch.from_numpy(out).to(samples.device) if isinstance(samples, torch.Tensor) else out,
+        rate=rate,
+        info=info,
+        sigma=float(options.sigma) if options.sigma is not None else ears.meter.sigma(),
+        estimated=options.sigma is None,
+        model=options.model,
+    )
+
+
+def seconds_for(seconds: float) -> float:
+    """About how long denoising takes for so many seconds of sound: a tenth of them, and the start."""
+    return 3 + 0.1 * seconds
+
+
+def _read(
+    samples: AudioLike, rate: int | None, options: SpeechOptions
+) -> tuple[NDArray[Any], int, AudioInfo | None, dict[str, Any]]:
+    """The samples, their rate, what their file is, and the recipe."""
+    if not isinstance(samples, (str, os.PathLike)):
+        array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+        recipe = speech_recipe("-", options)
+        recipe["arguments"] |= {"samples_sha256": digest, "rate": rate}
+        return array, rate, None, recipe  # type: ignore[return-value]  # `_as_sound` checks the rate
+    path = os.fspath(samples)
+    before = file_state(path)
+    recipe = speech_recipe(path, options)
+    with open_audio(path) as sound:
+        array, info = sound.read(), sound.info
+    check_unchanged(path, before)
+    if rate is not None and rate != info.rate:
+        message = f"denoise_speech: `rate` (={rate!r}) is not that of the file ({info.rate}). Leave it out."
+        raise ArgumentError(message)
+    return array[:, 0] if array.shape[1] == 1 else array, info.rate, info, recipe
+
+
+def _mixed(dry: NDArray[Any], clean: NDArray[Any], mask: Any) -> NDArray[Any]:
+    """The clean sound where the mask is 1, the other where it is 0."""
+    if mask is None:
+        return clean
+    try:
+        given = np.asarray(mask.detach().cpu() if isinstance(mask, torch.Tensor) else mask, dtype=np.float64)
+        usable = given.ndim == 1 and given.size > 0 and bool(((given >= 0) & (given <= 1)).all())
+    except (TypeError, ValueError):
+        usable = False
+    if not usable:
+        message = "denoise_speech: `mask` must be a list of numbers from 0 to 1. Give one for each part of the sound."
+        raise ArgumentError(message)
+    places = np.linspace(0, given.size - 1, len(dry))
+    share = np.interp(places, np.arange(given.size), given)[:, None]
+    mixed: NDArray[Any] = np.where(share == 0, dry, dry + share * (clean - dry))
+    return mixed
+
+
+def _as_before(sound: NDArray[Any], array: NDArray[Any], scale: float | None) -> NDArray[Any]:
+    """Floats (n, c) in the type and shape that the samples had."""
+    out = sound.reshape(array.shape)
     if scale is not None:
         limits = np.iinfo(array.dtype)
         out = np.clip(np.rint(out.astype(np.float64) * scale), limits.min, limits.max)
-    out = out.astype(array.dtype)
-    return torch.from_numpy(out).to(samples.device) if isinstance(samples, torch.Tensor) else out
+    return out.astype(array.dtype)
 
 
-def _as_sound(array: NDArray[Any], rate: int) -> tuple[NDArray[Any], float | None]:
+def _as_sound(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], float | None]:
     """Samples as (n, c) floats, and the full scale of integers."""
     if not isinstance(rate, (int, np.integer)) or rate < _LOWEST_RATE:
         message = (

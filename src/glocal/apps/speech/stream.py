@@ -14,8 +14,17 @@ from numpy.typing import NDArray
 
 from glocal.apps.speech.blocks import overlapped, resampled
 from glocal.apps.speech.floor import segment_levels, sigma_of
-from glocal.apps.speech.models import RATE, SHIPPED, Denoiser, FrameDenoiser, SampleDenoiser, load_frames, load_samples
-from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.models import (
+    RATE,
+    SHIPPED,
+    Denoiser,
+    FrameDenoiser,
+    SampleDenoiser,
+    load_frames,
+    load_samples,
+    network_in,
+)
+from glocal.apps.speech.options import MODELS, SpeechOptions
 
 Array = NDArray[Any]
 CHUNK = 1 << 15
@@ -82,12 +91,13 @@ def choose_model(
     `estimate` is called only by the paper's networks, which need the level before they start.
     """
     known = None if options.sigma is None else options.sigma * math.sqrt(RATE / rate)
-    if options.model == "frames":
-        return FrameDenoiser(load_frames(options.weights or SHIPPED), sigma=known), known
+    model = options.model if options.model in MODELS else network_in(options.model)
+    if model == "frames":
+        return FrameDenoiser(load_frames(options.own_file or SHIPPED), sigma=known), known
     # Above 16 kHz a part of the noise lies beyond the model's band; below, none is added by resampling.
     level = estimate() if options.sigma is None else options.sigma * math.sqrt(min(1.0, RATE / rate))
     everywhere = frames is not None and frames <= rate  # the paper's second
-    return SampleDenoiser(load_samples(options.model, options.weights), sigma=level, everywhere=everywhere), level
+    return SampleDenoiser(load_samples(model, options.own_file), sigma=level, everywhere=everywhere), level
 
 
 class LevelMeter:

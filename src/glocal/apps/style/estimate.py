@@ -83,6 +83,16 @@ def step_seconds(pixels: float, options: StyleOptions) -> float:
     return _SECONDS_A_STEP + pixels * (flops / (_GIGAFLOPS * 1e9) + rest) / (os.cpu_count() or 1)
 
 
+def done_before(options: StyleOptions, shape: tuple[int, int], level: int, iteration: int) -> float:
+    """The fraction of the expected time that is over after `iteration` steps of a level, counted from 0."""
+    levels = count_levels(shape, options.coarsest)
+    n = shape[0] * shape[1]
+    steps = [step_seconds(n / 4 ** (levels - 1 - k), options) for k in range(levels)]
+    each = [max(1, iterations_at(options, k)) * seconds for k, seconds in enumerate(steps)]
+    over = sum(each[:level]) + min(iteration, max(1, iterations_at(options, level))) * steps[min(level, levels - 1)]
+    return min(1.0, over / sum(each))
+
+
 def degrees_of(options: StyleOptions) -> list[int]:
     """The degree of the graph of each network."""
     local = [side * side for side, _ in options.filters] + [min(options.degree, s * s) for s in options.scattered]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor
 from glocal.apps.style.levels import resized
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.convert import picture_from
+from glocal.files.images.picture import Picture
 
 Shares = tuple[tuple[Tensor, tuple[Tensor, ...]], ...]
 
@@ -39,15 +38,15 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
     return tuple(w / sum(weights) for w in weights)
 
 
-def share_of(mask: Any, kind: Tensor) -> Tensor:
-    """A mask as values in [0, 1], (h, w): the luma of an image or path, or an array."""
-    pixels = to_srgb(picture_from(np.asarray(mask) if isinstance(mask, Tensor) else mask))
+def share_of(mask: Picture, kind: Tensor) -> Tensor:
+    """A mask as values in [0, 1], (h, w): the luma of a picture."""
+    pixels = to_srgb(mask)
     luma = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
     return torch.from_numpy(np.ascontiguousarray(luma)).to(kind)
 
 
 def region_shares(
-    regions: Sequence[tuple[Any, Any]],
+    regions: Sequence[tuple[Picture, Sequence[Picture]]],
     cover: Tensor | None,
     shape: tuple[int, int],
     painting_shapes: list[tuple[int, int]],
@@ -78,9 +77,13 @@ def region_shares(
 
 
 def _pair(
-    number: int, mine: Any, theirs: Any, shape: tuple[int, int], painting_shapes: list[tuple[int, int]], kind: Tensor
+    number: int,
+    mine: Picture,
+    others: Sequence[Picture],
+    shape: tuple[int, int],
+    painting_shapes: list[tuple[int, int]],
+    kind: Tensor,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
-    others = list(theirs) if isinstance(theirs, (list, tuple)) else [theirs] * len(painting_shapes)
     if len(others) != len(painting_shapes):
         message = (
             f"stylize: region {number + 1} has {len(others)} painting masks for {len(painting_shapes)} painting(s). "

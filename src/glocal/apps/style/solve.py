@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.style.edges import edge_share
-from glocal.apps.style.estimate import iterations_at, step_seconds
+from glocal.apps.style.estimate import done_before, iterations_at
 from glocal.apps.style.levels import fitted, level_shapes, resized
 from glocal.apps.style.networks import Network, draw_networks, graph_for, photo_graph, target_gram, thinned, whitened
 from glocal.apps.style.options import StyleOptions
@@ -35,7 +35,7 @@ from glocal.optim.coarse_to_fine import coarse_to_fine
 from glocal.optim.history import History
 from glocal.optim.lbfgs import Minimum, lbfgs
 from glocal.optim.objectives import Objective, WeightedSum, balance
-from glocal.optim.progress import Progress
+from glocal.progress import Progress
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
@@ -257,7 +257,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     """L-BFGS at one level, with reports to the caller."""
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
-    began = told = time.perf_counter()
+    told = time.perf_counter()
     memory = _history(start.to(_kind(run, run.shapes[level])))
     assert isinstance(objective, WeightedSum)
     factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
@@ -271,11 +271,11 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
             return None
         told = now
         image = _lab(run, level, z)
-        left = _seconds_left(run, level, total - done - iteration, (now - began) / iteration)
         point = partial(Checkpoint, level, done + iteration, image)
         return run.callback(
             Progress(
-                level, len(run.shapes), done + iteration, total, loss, now - run.began, left, image,
+                done_before(run.options, run.shapes[-1], level, done + iteration), step="optimise", seconds=now - run.began,
+                level=level, levels=len(run.shapes), iteration=done + iteration, iterations=total, loss=loss, image=image,
                 snapshot=lambda: point({"z": z.clone().cpu(), "factors": factors} | memory.state()),
             )
         )  # fmt: skip
@@ -294,10 +294,3 @@ def _history(like: Tensor) -> History:
 
         return DeviceHistory(like, HISTORY)
     return History(like, HISTORY)
-
-
-def _seconds_left(run: _Run, level: int, iterations: int, pace: float) -> float:
-    """The rest of this level at its pace, and the later ones at the pace that the estimate expects beside this one."""
-    expected = [step_seconds(h * w, run.options) for h, w in run.shapes]
-    later = sum(iterations_at(run.options, k) * expected[k] for k in range(level + 1, len(expected)))
-    return pace * (iterations + later / expected[level])

@@ -12,78 +12,62 @@ Deviations from the paper
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glocal import color_space as colors
-from glocal.apps.style.estimate import shape_of
+from glocal.apps.style.estimate import cost, done_before
 from glocal.apps.style.levels import resized
-from glocal.apps.style.options import DEFAULT_PRESET, StyleOptions, style_options
+from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
 from glocal.color_match import matched
-from glocal.errors import ArgumentError, DeviceError, InputError, MemoryLimitError
+from glocal.errors import InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.convert import like, picture_from
+from glocal.files.images.kinds import ImageLike, Layout, as_picture
 from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe
-from glocal.optim.progress import Progress
+from glocal.files.results import SrgbResult, image_inputs
+from glocal.machine import computing_on
+from glocal.options import takes_options
+from glocal.progress import Callback, Meter
 
 LEAST_SIDE = 8  # the smallest picture that has room for a patch and its neighbours
+Start = Literal["noise", "photo"]
 
 
-@dataclass(frozen=True, eq=False)
-class StyleResult:
-    """A stylised image and how it came about.
+@dataclass(frozen=True, eq=False, repr=False)
+class StyleResult(SrgbResult):
+    """A stylised image and how it came about; see `Result` for what all results have.
 
-    image : of the photo's kind (array or `PIL.Image`; an array for a path).
     losses : the loss at the start and after each iteration, for each level.
-    seconds : the whole time; `phases` says where it went.
-    recipe : options, seed, versions and hashes of the inputs.
-    stopped : whether the callback ended the run early; the image is then the best so far.
     rgb : the image as float32 sRGB in [0, 1], (h, w, 3).
     """
 
-    image: Any
-    losses: tuple[tuple[float, ...], ...]
-    seconds: float
-    phases: dict[str, float]
-    recipe: dict[str, Any]
-    stopped: bool
-    rgb: np.ndarray[Any, Any]
+    losses: tuple[tuple[float, ...], ...] = field(kw_only=True)
 
 
+@takes_options(StyleOptions)
 def stylize(
-    photo: Any,
-    painting: Any,
+    photo: ImageLike,
+    painting: ImageLike | Sequence[ImageLike],
     *,
-    preset: str = DEFAULT_PRESET,
-    size: int | str | None = None,
-    iterations: int | None = None,
-    seed: int | None = None,
+    options: StyleOptions,
     weights: Sequence[float] | None = None,
-    style_scale: float | None = None,
-    keep_color: str | None = None,
-    strength: float | None = None,
-    mask: Any = None,
-    regions: Sequence[tuple[Any, Any]] = (),
-    init: Any = "noise",
-    networks: str | None = None,
-    tv: float | None = None,
-    anchor: float | None = None,
-    options: StyleOptions | None = None,
+    mask: ImageLike | None = None,
+    regions: Sequence[tuple[ImageLike, ImageLike | Sequence[ImageLike]]] = (),
+    init: Start | ImageLike = "noise",
+    layout: Layout | None = None,
     checkpoint: Checkpoint | None = None,
-    device: str = "cpu",
     dtype: torch.dtype = torch.float32,
-    callback: Callable[[Progress], bool | None] | None = None,
+    progress: Callback | None = None,
+    callback: Callback | None = None,
 ) -> StyleResult:
     """Give `photo` the strokes and colours of `painting`, and keep its structure (section 3).
 
@@ -93,10 +77,11 @@ def stylize(
 
     Parameters
     ----------
-    photo, painting : array (h, w, 3) of uint8, uint16 or float in [0, 1], `PIL.Image` or path
+    photo, painting : array (h, w, 3) of uint8, uint16 or float in [0, 1], tensor, `PIL.Image` or path
         `painting` may be a list; `weights` then says how much each counts. Shapes and aspect ratios are free.
-    preset : str
-        "paper" is the paper. The options below change what the preset says; `StyleOptions` explains all of them.
+    {options}
+    options : StyleOptions
+        All options at once. Single options change it.
     mask : array (h, w), image or path
         Stylise only where it is white, with a soft edge where it is gray. Scaled to the photo.
     regions : pairs of masks
@@ -104,15 +89,13 @@ def stylize(
         the rest of the painting. With several paintings the second is a list.
     init : "noise", "photo" or an image
         Where the optimisation starts.
-    options : StyleOptions
-        All options at once, instead of `preset` and the changes.
-    device : "cpu" or "cuda"
-        Where to compute. Another device rounds otherwise, so that its picture differs a little.
+    layout : "HWC", "CHW" or None
+        Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     checkpoint : Checkpoint
         Go on from here (see `Progress`): the level, the iteration and the image of an earlier run.
-    callback : callable(Progress) or None
-        Told a few times a second; `progress.image` is the current image in Lab at the level's size. Returning True
-        stops the run and returns the best so far.
+    progress : callable(Progress) or None
+        Called a few times a second; `progress.image` is the current image in Lab at the level's size. Returning True
+        stops the run and returns the best so far. `callback` is the old name.
 
     Returns
     -------
@@ -124,7 +107,7 @@ def stylize(
     ArgumentError, InputError
         An option that is out of range, or an image that cannot be used.
     DeviceError, MemoryLimitError
-        There is no such device, or the GPU has too little memory.
+        There is no such device, or too little memory.
 
     >>> import numpy as np
     >>> photo = np.random.default_rng(0).random((16, 24, 3))
@@ -132,66 +115,122 @@ def stylize(
     (11, 16, 3)
     """
     began = time.perf_counter()
-    changes = {
-        "size": size, "iterations": iterations, "seed": seed, "style_scale": style_scale, "keep_color": keep_color,
-        "strength": strength, "networks": networks, "tv": tv, "anchor": anchor,
-    }  # fmt: skip
-    if options is not None and any(value is not None for value in changes.values()):
-        message = "stylize: `options` holds everything already. Give either `options` or single options, not both."
-        raise ArgumentError(message)
-    chosen = style_options(preset, changes) if options is None else options
-    picture = picture_from(photo)
-    paintings = [picture_from(p) for p in (painting if isinstance(painting, (list, tuple)) else [painting])]
-    parts = check_weights(weights, len(paintings))
-    for name, item in [("photo", picture), *(("painting", p) for p in paintings)]:
-        _check_size(name, item)
-    with _computing_on(device):
-        kind = torch.zeros(0, dtype=dtype, device=device)
-        shape = shape_of(picture.size, chosen.size)
-        original = resized(_rgb(picture, kind), shape)
+    sources = StyleSources.read(photo, painting, mask, regions, init, layout)
+    parts = check_weights(weights, len(sources.paintings))
+    sizes = [p.size for p in sources.paintings]
+    needs = cost(sources.photo.size, sizes, options)
+    begun = 0.0 if checkpoint is None else done_before(options, needs.shape, checkpoint.level, checkpoint.iteration)
+    expected = needs.seconds * (1 - begun) if options.device == "cpu" else None
+    with computing_on("stylize", options.device), Meter(progress or callback, expected=expected, begun=begun) as meter:
+        like = torch.zeros(0, dtype=dtype, device=options.device)
+        original = resized(_rgb(sources.photo, like), needs.shape)
         lab = colors.lab_from_rgb(original)
-        sources = tuple(colors.lab_from_rgb(_rgb(p, kind)) for p in paintings)
-        cover = None if mask is None else resized(share_of(mask, kind).unsqueeze(-1), shape).clamp(0, 1)
-        shares = region_shares(regions, cover, shape, [(p.size[0], p.size[1]) for p in paintings], kind)
+        paintings = tuple(colors.lab_from_rgb(_rgb(p, like)) for p in sources.paintings)
+        cover = None
+        if sources.mask is not None:
+            cover = resized(share_of(sources.mask, like).unsqueeze(-1), needs.shape).clamp(0, 1)
         task = Task(
             photo=lab,
-            paintings=_prepared(sources, lab, chosen.keep_color),
+            paintings=_prepared(paintings, lab, options.keep_color),
             weights=parts,
-            shares=shares,
-            start=_start(init, lab, kind),
+            shares=region_shares(sources.regions, cover, needs.shape, sizes, like),
+            start=_start(sources.init, lab, like),
             checkpoint=checkpoint,
         )
-        try:
-            solution = solve(task, chosen, callback)
-        except torch.OutOfMemoryError as error:
-            message = f"stylize: {device} has too little memory for {shape[1]} x {shape[0]} pixels. Use a smaller size, or cpu."
-            raise MemoryLimitError(message) from error
-        rgb = _finished(solution, lab, chosen, cover, original)
+        solution = solve(task, options, meter.relay if meter.callback else None)
+        rgb = _finished(solution, lab, options, cover, original)
     return StyleResult(
-        image=like(picture, rgb),
-        losses=solution.losses,
         seconds=time.perf_counter() - began,
-        phases=solution.phases,
-        recipe=_recipe(picture, paintings, chosen, parts),
+        recipe=sources.recipe(options, weights),
+        notes=sources.photo.notes,
         stopped=solution.stopped,
+        phases=solution.phases,
+        original=sources.photo,
+        given=photo,
+        layout=layout,
         rgb=rgb,
+        losses=solution.losses,
     )
 
 
-@contextmanager
-def _computing_on(device: str) -> Iterator[None]:
-    """Make a GPU the current one, and name what it lacks."""
-    name, _, index = device.partition(":")
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device != "cpu" and not (name == "cuda" and (index or "0").isdigit() and int(index or 0) < there):
-        message = f"stylize: the device {device!r} is not available here. Use cpu."
-        raise DeviceError(message)
-    try:
-        with nullcontext() if device == "cpu" else torch.cuda.device(device):
-            yield
-    except torch.OutOfMemoryError as error:
-        message = f"stylize: {device} has too little memory. Use a smaller size, or cpu."
-        raise MemoryLimitError(message) from error
+@dataclass(frozen=True, eq=False)
+class StyleSources:
+    """The pictures of a style transfer, each read once."""
+
+    photo: Picture
+    paintings: list[Picture]
+    mask: Picture | None
+    regions: list[tuple[Picture, list[Picture]]]
+    init: Start | Picture
+
+    @classmethod
+    def read(
+        cls,
+        photo: ImageLike,
+        painting: ImageLike | Sequence[ImageLike],
+        mask: ImageLike | None = None,
+        regions: Sequence[tuple[ImageLike, ImageLike | Sequence[ImageLike]]] = (),
+        init: Start | ImageLike = "noise",
+        layout: Layout | None = None,
+    ) -> StyleSources:
+        """Read every picture that a call names, and check the sizes."""
+
+        def picture(value: Any, name: str) -> Picture:
+            return as_picture(value, call="stylize", name=name, layout=layout)
+
+        def several(value: Any, count: int = 1) -> list[Any]:
+            return list(value) if isinstance(value, (list, tuple)) else [value] * count
+
+        paintings = [picture(one, "painting") for one in several(painting)]
+        found = cls(
+            picture(photo, "photo"),
+            paintings,
+            None if mask is None else picture(mask, "mask"),
+            [
+                (picture(mine, "regions"), [picture(one, "regions") for one in several(theirs, len(paintings))])
+                for mine, theirs in regions
+            ],
+            init if isinstance(init, str) and init in ("noise", "photo") else picture(init, "init"),  # type: ignore[arg-type]
+        )
+        _check_size("photo", found.photo)
+        for one in found.paintings:
+            _check_size("painting", one)
+            _check_painting(one)
+        return found
+
+    def recipe(self, options: StyleOptions, weights: Sequence[float] | None) -> dict[str, Any]:
+        """The recipe of a run; inputs come in the order in which the command line names them."""
+        named = {"photo": self.photo} | {f"painting {k + 1}": p for k, p in enumerate(self.paintings)}
+        more = {} if self.mask is None else {"mask": self.mask}
+        for k, (mine, theirs) in enumerate(self.regions):
+            more |= {f"region {k + 1}": mine} | {
+                f"region {k + 1}, painting {p + 1}": one for p, one in enumerate(theirs)
+            }
+        if isinstance(self.init, Picture):
+            more["init"] = self.init
+        inputs, pixels = image_inputs(named | more)
+        arguments: dict[str, Any] = {"positional": [path for path, _ in inputs[: len(named)]] if not pixels else []}
+        arguments["weights"] = None if weights is None else ",".join(f"{weight:g}" for weight in weights)
+        arguments["mask"] = None if self.mask is None else _name(self.mask)
+        arguments["regions"] = [f"{_name(mine)}={_name(theirs[0])}" for mine, theirs in self.regions]
+        arguments["init"] = _name(self.init) if isinstance(self.init, Picture) else self.init
+        if pixels:
+            arguments["pixels_sha256"] = pixels
+        return build_recipe("style", options, inputs=inputs, arguments=arguments, seed=options.seed)
+
+
+def _name(picture: Picture) -> str | None:
+    return None if picture.path is None else str(picture.path)
+
+
+def _check_painting(picture: Picture) -> None:
+    if all(float(np.ptp(picture.pixels[..., c])) == 0 for c in range(picture.pixels.shape[2])):
+        where = f" ({picture.path})" if picture.path else ""
+        message = (
+            f"stylize{where}: the painting has one colour only, so there is no style to take from it. "
+            "Use a painting with strokes or texture."
+        )
+        raise InputError(message)
 
 
 def _check_size(name: str, picture: Picture) -> None:
@@ -205,16 +244,14 @@ def _check_size(name: str, picture: Picture) -> None:
         raise InputError(message)
 
 
-def _rgb(picture: Picture, kind: Tensor) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(to_srgb(picture))).to(kind)
+def _rgb(picture: Picture, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(to_srgb(picture))).to(like)
 
 
-def _start(init: Any, lab: Tensor, kind: Tensor) -> Tensor | None:
-    if isinstance(init, str) and init == "noise":
-        return None
-    if isinstance(init, str) and init == "photo":
-        return lab
-    return resized(colors.lab_from_rgb(_rgb(picture_from(init), kind)), (lab.shape[0], lab.shape[1]))
+def _start(init: Start | Picture, lab: Tensor, like: Tensor) -> Tensor | None:
+    if isinstance(init, Picture):
+        return resized(colors.lab_from_rgb(_rgb(init, like)), (lab.shape[0], lab.shape[1]))
+    return lab if init == "photo" else None
 
 
 def _prepared(paintings: tuple[Tensor, ...], photo: Tensor, keep_color: str) -> tuple[Tensor, ...]:
@@ -240,17 +277,3 @@ def _finished(
     if cover is not None:
         rgb = original + cover * (rgb - original)
     return rgb.to("cpu", torch.float32).numpy()
-
-
-def _recipe(
-    photo: Picture, paintings: list[Picture], options: StyleOptions, weights: tuple[float, ...]
-) -> dict[str, Any]:
-    pictures = [photo, *paintings]
-    sums = [hashlib.sha256(p.pixels.tobytes()).hexdigest() for p in pictures]
-    return build_recipe(
-        "style",
-        options,
-        inputs=[p.path for p in pictures if p.path is not None],
-        arguments={"weights": weights, "pixels_sha256": sums},
-        seed=options.seed,
-    )

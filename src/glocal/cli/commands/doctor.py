@@ -11,10 +11,10 @@ from typing import Any
 
 import typer
 
-from glocal.cli.shell.console import Report, RunOptions, bytes_text
-from glocal.cli.shell.memory import available_memory
-from glocal.cli.shell.processes import usable_cores
+from glocal.cli.shell.console import Report, RunOptions
 from glocal.errors import GlocalError, ModelError
+from glocal.jobs.memory import available_memory, bytes_text
+from glocal.jobs.processes import usable_cores
 
 
 @dataclass(frozen=True)

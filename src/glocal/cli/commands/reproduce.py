@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli.shell.console import Report, RunOptions, bytes_text
+from glocal.cli.shell.console import Report, RunOptions
+from glocal.jobs.memory import bytes_text
 from glocal.paper.options import ReproduceOptions
 
 

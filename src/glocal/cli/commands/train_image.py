@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.apps.denoise.options import DataOptions, TrainOptions
-from glocal.cli.shell.console import Report, RunOptions, seconds_text
-from glocal.cli.shell.failures import Stopped
+from glocal.cli.shell.console import Report, RunOptions
+from glocal.jobs.failures import Stopped
+from glocal.progress import seconds_text
 
 if TYPE_CHECKING:
     from glocal.apps.denoise.data import Photos

@@ -10,7 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-Tell = Callable[[Any], None]
+from glocal.jobs.failures import visible
+from glocal.progress import COMPILE, Meter, Progress, seconds_text
+
+Tell = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Report:
     def say(self, text: str) -> None:
         """A message for people, on stderr."""
         if not self.options.quiet:
-            sys.stderr.write(text + "\n")
+            sys.stderr.write(visible(text) + "\n")
 
     def result(self, data: Mapping[str, Any], text: str, *, taken: bool = False) -> None:
         """The result, on stdout: `data` as JSON if that was asked for, else `text` (nothing if it is empty).
@@ -42,95 +45,101 @@ class Report:
         if self.options.json:
             stream.write(json.dumps(data, indent=2, default=str) + "\n")
         elif text and not taken:
-            stream.write(text + "\n")
+            stream.write((visible(text) if stream.isatty() else text) + "\n")
         stream.flush()
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Tell]:
         """Give a callback that shows progress: a bar on a terminal, else a plain line now and then.
 
-        The callback takes a fraction in [0, 1], or a record with `level`, `levels`, `iteration`, `iterations`, `loss`
-        and `seconds_left` (see `glocal.optim.progress.Progress`).
+        The callback takes a `glocal.progress.Progress`, or a plain fraction in [0, 1].
         """
         if self.options.quiet:
             yield lambda value: None
         elif sys.stderr.isatty():
-            with _bar(title) as tell:
-                yield tell
+            with _bar(visible(title)) as tell:
+                yield _timed(tell)
         else:
-            yield _lines(title)
+            yield _timed(_lines(visible(title)))
+
+
+def _timed(tell: Tell) -> Tell:
+    """A callback that also takes plain fractions, and then estimates the time that is left."""
+    meter = Meter(lambda progress: tell(progress))
+
+    def timed(value: float) -> None:
+        if isinstance(value, Progress):
+            tell(value)
+        else:
+            meter(value)
+
+    return timed
 
 
 @contextlib.contextmanager
 def _bar(title: str) -> Iterator[Tell]:
-    """A bar drawn by rich."""
+    """A bar drawn by rich. On a narrow terminal the details give way first, then the bar."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.table import Column
+    from rich.text import Text
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    class Note(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(str(task.fields["note"]), no_wrap=True, overflow="ellipsis")
+
+    console = Console(stderr=True)
+    name = TextColumn(
+        "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=2)
+    )
+    columns: list[ProgressColumn] = [name]
+    if console.width > 60:
+        columns.append(BarColumn(bar_width=min(40, console.width // 4)))
+    columns += [TextColumn("{task.percentage:>3.0f}%"), Note(table_column=Column(no_wrap=True, ratio=3))]
+    if console.width > 40:
+        columns.append(TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True, expand=True) as bar:
         task = bar.add_task(title, total=1.0, note="")
-        started = time.monotonic()
 
         def tell(value: Any) -> None:
-            fraction, note = _read(value, time.monotonic() - started)
+            fraction, note = _read(value, short=console.width < 100)
             bar.update(task, completed=fraction, note=note)
 
         yield tell
 
 
 def _lines(title: str, every: float = 5.0) -> Tell:
-    """A plain line on stderr, not more often than `every` seconds."""
-    started = time.monotonic()
-    last = started
+    """A plain line on stderr: not more often than `every` seconds, but at once when compiling begins."""
+    last = time.monotonic()
+    step = ""
 
     def tell(value: Any) -> None:
-        nonlocal last
+        nonlocal last, step
         now = time.monotonic()
-        if now - last >= every:
+        began = getattr(value, "step", "") == COMPILE != step
+        step = getattr(value, "step", "")
+        if now - last >= every or began:
             last = now
-            fraction, note = _read(value, now - started)
-            sys.stderr.write(f"{title}: {fraction:.0%} {note}".rstrip() + "\n")
+            fraction, note = _read(value)
+            sys.stderr.write(
+                f"{title}: {note}\n" if step == COMPILE else f"{title}: {fraction:.0%} {note}".rstrip() + "\n"
+            )
 
     return tell
 
 
-def _read(value: Any, elapsed: float) -> tuple[float, str]:
+def _read(value: Any, *, short: bool = False) -> tuple[float, str]:
     """The fraction done, and what else there is to say, from a number or from a progress record."""
-    if isinstance(value, (int, float)):
-        fraction = min(max(float(value), 0.0), 1.0)
-        left = elapsed / fraction * (1 - fraction) if fraction > 0.02 else None
-        return fraction, f"{seconds_text(left)} left" if left is not None else ""
-    within = value.iteration / max(value.iterations, 1)
-    fraction = (value.level + within) / max(value.levels, 1)
-    note = f"level {value.level + 1}/{value.levels}, iteration {value.iteration}/{value.iterations}"
-    note += f", loss {value.loss:.4g}"
-    if value.seconds_left is not None:
-        note += f", {seconds_text(value.seconds_left)} left"
-    return min(max(fraction, 0.0), 1.0), note
-
-
-def seconds_text(seconds: float) -> str:
-    """A duration for people.
-
-    Example:
-        >>> seconds_text(3.21), seconds_text(75), seconds_text(4000)
-        ('3.2 s', '1 min 15 s', '1 h 6 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
-
-
-def bytes_text(count: int) -> str:
-    """A number of bytes for people.
-
-    Example:
-        >>> bytes_text(1500), bytes_text(3 << 30)
-        ('1.5 kB', '3.0 GiB')
-    """
-    if count < 1 << 20:
-        return f"{count / 1000:.1f} kB"
-    return f"{count / (1 << 20):.0f} MiB" if count < 1 << 30 else f"{count / (1 << 30):.1f} GiB"
+    fraction = min(max(float(value), 0.0), 1.0)
+    if getattr(value, "step", "") == COMPILE:
+        return fraction, "compiling kernels, once for this machine"
+    parts = []
+    if getattr(value, "iteration", None) is not None and not short:
+        parts.append(f"level {value.level + 1}/{value.levels}, iteration {value.iteration}/{value.iterations}")
+        if value.loss is not None:
+            parts.append(f"loss {value.loss:.4g}")
+    left = getattr(value, "seconds_left", None)
+    if left is not None and fraction < 1:
+        parts.append(f"{seconds_text(left)} left")
+    return fraction, ", ".join(parts)

@@ -1,19 +1,8 @@
 """Flags from dataclasses: a command's parameter that is annotated with a dataclass becomes one flag for each field.
 
-An app has one frozen options dataclass, in a module that does not import torch. The Python call and the command line
-read the same one::
-
-    @dataclass(frozen=True)
-    class DenoiseOptions:
-        sigma: float | None = field(default=None, metadata={"help": "Noise level in [0, 1]; estimated if not given."})
-        model: Literal["local", "nonlocal"] = field(default="nonlocal", metadata={"help": "Which network."})
-
-    def denoise(images: Images, options: DenoiseOptions, batch: BatchOptions, run: RunOptions) -> None: ...
-
-Keys of a field's metadata, all optional but `help`: `help`; `flag`, another spelling than the field's name;
-`short`, such as "-o"; `min` and `max` for numbers; `parse`, a function from the text to the value, for fields that
-take more than one type, and `metavar` to go with it; `hidden`, true for a field that is no flag at all; `writes`, true
-for the name of one more output, which a recipe does not repeat.
+`glocal.options` says how a field is written and which settings it may have. An app's options are a subclass of `Options`, which
+checks values itself: one check and one message for Python and for the command line. Other dataclasses, such as the flags of
+batches, are checked by typer.
 """
 
 from __future__ import annotations
@@ -28,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal.errors import GlocalError
+from glocal.options import Options, limits
 
 
 def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -44,14 +34,13 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     hints = typing.get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
-    groups: dict[str, tuple[type, list[dataclasses.Field[Any]]]] = {}
+    groups: dict[str, tuple[Any, list[str]]] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            fields = [field for field in dataclasses.fields(hint) if not field.metadata.get("hidden")]
-            groups[name] = (hint, fields)
-            types_of = typing.get_type_hints(hint)
-            parameters += [_flag(field, types_of[field.name]) for field in fields]
+            fields = _fields(hint)
+            groups[name] = (hint, [field.name for field, _, _ in fields])
+            parameters += [_flag(*field, checked=issubclass(hint, Options)) for field in fields]
         else:
             parameters.append(parameter.replace(annotation=hint, kind=inspect.Parameter.KEYWORD_ONLY))
     names = [parameter.name for parameter in parameters]
@@ -61,10 +50,11 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
         raise TypeError(message)
 
     def command(**given: Any) -> Any:
+        gathered = {}
         for name, (kind, fields) in groups.items():
-            values = {field.name: given.pop(field.name) for field in fields}
-            given[name] = kind(**{key: _gathered(value) for key, value in values.items()})
-        return function(**given)
+            values = {key: _gathered(given.pop(key)) for key in fields}
+            gathered[name] = kind.given(values) if issubclass(kind, Options) else kind(**values)
+        return function(**given, **gathered)
 
     command.__doc__ = function.__doc__
     command.__name__ = function.__name__
@@ -85,14 +75,9 @@ def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, le
     for hint in typing.get_type_hints(function).values():
         if not dataclasses.is_dataclass(hint) or hint in leave_out:
             continue
-        for field in dataclasses.fields(hint):
-            value, default = values.get(field.name), _default(field)
-            if (
-                value is None
-                or field.metadata.get("hidden")
-                or field.metadata.get("writes")
-                or _listed(value) == _listed(default)
-            ):
+        for field, _, default in _fields(hint):
+            value = values.get(field.name)
+            if value is None or field.metadata.get("writes") or _listed(value) == _listed(default):
                 continue
             name = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
             if isinstance(value, bool):
@@ -118,20 +103,31 @@ def _gathered(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
-    """One field as a keyword parameter that typer understands."""
+def _fields(hint: Any) -> list[tuple[dataclasses.Field[Any], Any, Any]]:
+    """The fields that are flags, each with its type and the default that a user sees."""
+    if issubclass(hint, Options):
+        fields = hint.public()
+    else:
+        types_of = typing.get_type_hints(hint)
+        fields = [(field, types_of[field.name], _default(field)) for field in dataclasses.fields(hint)]
+    return [one for one in fields if not (one[0].metadata.get("hidden") or one[0].metadata.get("no_flag"))]
+
+
+def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bool) -> inspect.Parameter:
+    """One field as a keyword parameter that typer understands; `checked` if its dataclass checks the values itself."""
     meta = field.metadata
     name = meta.get("flag", "--" + field.name.replace("_", "-"))
-    default = _default(field)
     hint, many = _item(hint)
     many = many and "parse" not in meta  # one text then holds them all
+    if "choices" in meta and hint is str:
+        hint = typing.Literal[meta["choices"]]
     spellings = [meta["short"]] if "short" in meta else []
     if hint is bool and default is True:
         spellings.append(f"{name}/--no-{name.removeprefix('--')}")
     else:
         spellings.append(name)
-    settings: dict[str, Any] = {"help": meta.get("help", "")}
-    settings |= {key: meta[key] for key in ("min", "max", "metavar") if key in meta}
+    settings: dict[str, Any] = {"help": _help(field, default) if checked else meta.get("help", "")}
+    settings |= {key: meta[key] for key in ("metavar", *(() if checked else ("min", "max"))) if key in meta}
     if "parse" in meta:
         settings["parser"] = _parser(meta["parse"])
         settings.setdefault("metavar", "<text>")
@@ -141,6 +137,16 @@ def _flag(field: dataclasses.Field[Any], hint: Any) -> inspect.Parameter:
         hint, default = list[hint], list(default or ())  # type: ignore[valid-type]
     annotation = Annotated[hint, typer.Option(*spellings, **settings)]  # type: ignore[valid-type]
     return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _help(field: dataclasses.Field[Any], default: Any) -> str:
+    """The help text with the limits, where they tell something, and where the default comes from."""
+    text, meta = str(field.metadata["help"]), field.metadata
+    if "parse" not in meta and "max" in meta and meta["max"] <= 10_000:
+        text += f"{limits(meta).capitalize().replace(' from', ' From')}."
+    if default is None and field.default is not None and "Default" not in text:
+        text += " Default: the preset's."
+    return text
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

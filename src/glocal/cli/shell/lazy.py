@@ -55,7 +55,12 @@ def load_command(name: str, home: str) -> Any:
 
 
 def load_function(home: str) -> Callable[..., Any]:
-    """Import `module:function`."""
+    """Import `module:name`: a function, or a job, which becomes the command that runs it on files."""
     module, _, attribute = home.partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    found: Any = getattr(importlib.import_module(module), attribute)
+    if isinstance(found, type):
+        from glocal.cli.shell.file_command import file_command
+
+        found = file_command(found)
+    function: Callable[..., Any] = found
     return function

@@ -44,6 +44,7 @@ class Picture:
         bits: Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
             their full range.
         stream: What `glocal.files.images.streams` needs to write a lossy file without coding it again.
+        sha256: Of the bytes that were read, for recipes: the file itself may change meanwhile.
     """
 
     pixels: Array
@@ -60,6 +61,7 @@ class Picture:
     text: dict[str, str] = field(default_factory=dict)
     bits: int | None = None
     stream: Stream | None = field(default=None, repr=False)
+    sha256: str | None = None
 
     @property
     def size(self) -> tuple[int, int]:

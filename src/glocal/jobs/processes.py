@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from glocal.cli.shell.batch import Estimate, Outcome, Work, perform
-from glocal.cli.shell.console import Tell
-from glocal.cli.shell.failures import describe, exit_code_of
-from glocal.cli.shell.paths import Task
 from glocal.errors import MemoryLimitError
+from glocal.jobs.batch import Outcome, Work, failure, perform
+from glocal.jobs.job import Cost
+from glocal.jobs.paths import Task
+from glocal.progress import Callback, Progress
 
+_PR_SET_PDEATHSIG = 1  # of Linux' prctl
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -38,15 +44,15 @@ def usable_cores() -> int:
 
 
 def run_in_processes(
-    tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], *, jobs: int, tell: Tell
+    tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], *, jobs: int, tell: Callback
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which they end. A task that kills its process fails; the others are not lost."""
     for done, outcome in enumerate(_pool(tasks, work, estimate, jobs), 1):
-        tell(done / len(tasks))
+        tell(Progress(done / len(tasks)))
         yield outcome
 
 
-def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Estimate], jobs: int) -> Iterator[Outcome]:
+def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs: int) -> Iterator[Outcome]:
     """Run the tasks side by side; those in flight when a process dies are run again one by one, to find the culprit."""
     left = list(tasks)
     absent = {task.target for task in tasks if not task.target.exists()}
@@ -94,16 +100,16 @@ def _killed(task: Task) -> Outcome:
     error = MemoryLimitError(
         f"{task.source}: its process was killed, most likely for want of memory. Use a smaller input or fewer --jobs."
     )
-    return Outcome(task, "failed", message=describe(error), exit_code=error.exit_code)
+    return failure(task, error)
 
 
-def _perform(task: Task, work: Work, estimate: Callable[[Task], Estimate]) -> Outcome:
+def _perform(task: Task, work: Work, estimate: Callable[[Task], Cost]) -> Outcome:
     """One task in a process of its own: every error becomes an outcome, so that nothing has to be pickled but words."""
     signal.signal(signal.SIGINT, _stop_once)
     try:
         return perform(task, work, estimate, _silent)
     except (Exception, KeyboardInterrupt) as error:
-        return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
+        return failure(task, error)
     finally:
         signal.signal(signal.SIGINT, _ignore)
 
@@ -124,6 +130,25 @@ def _silent(value: Any) -> None:
 
 def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
+    _end_with_parent()
     signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
     for name in _THREADS:
         os.environ[name] = str(threads)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent is gone, however that went: on Linux at once, elsewhere by a thread that waits."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent.pid:  # it went before the call
+            os._exit(1)
+
+    def watch() -> None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="glocal-parent", daemon=True).start()

@@ -50,3 +50,15 @@ def _of_system() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (ValueError, OSError, AttributeError):
         return 4 << 30
+
+
+def bytes_text(count: int) -> str:
+    """A number of bytes for people.
+
+    Example:
+        >>> bytes_text(1500), bytes_text(3 << 30)
+        ('1.5 kB', '3.0 GiB')
+    """
+    if count < 1 << 20:
+        return f"{count / 1000:.1f} kB"
+    return f"{count / (1 << 20):.0f} MiB" if count < 1 << 30 else f"{count / (1 << 30):.1f} GiB"

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from glocal.errors import ArgumentError, GlocalError, InputError
+from glocal.errors import ArgumentError, GlocalError, InputError, OutputError
+from glocal.jobs.job import Cost
 
 DEFAULT_PATTERN = "{stem}_{command}{ext}"
 PIPED = ".wav"  # what goes through a pipe: commands that cannot write it have none
@@ -15,12 +16,18 @@ PIPED = ".wav"  # what goes through a pipe: commands that cannot write it have n
 
 @dataclass(frozen=True)
 class Task:
-    """One input, its output, the bytes of memory it may take, and what is wrong with it from the beginning."""
+    """One input, its output, the bytes of memory it may take, and what is wrong with it from the beginning.
+
+    skip : leave it out if the output exists when its turn comes, or if another process is working on it.
+    needs : what it will take, once that is known.
+    """
 
     source: Path
     target: Path
     memory: int = 1 << 62
     problem: GlocalError | None = None
+    skip: bool = False
+    needs: Cost | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ def plan_tasks(
             get the same output.
         InputError: The inputs name no file at all.
     """
-    found = list(_expand(inputs, recursive=recursive, suffixes=suffixes))
+    found = list(_expand(inputs, recursive=recursive, suffixes=suffixes, results=_folder_of(output)))
     if not found:
         raise InputError(
             f"{command} ({' '.join(inputs)}): no files of a known kind are there. Name files, or add --recursive."
@@ -83,11 +90,24 @@ def output_root(output: str | None) -> Path:
     return path if path.is_dir() or _names_folder(output) else path.parent
 
 
-def _expand(inputs: Iterable[str], *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
-    """Every file that the inputs mean, each once."""
+def _folder_of(output: str | None) -> Path | None:
+    """The folder of results, if the output names one."""
+    if output is None or output == "-" or output_root(output) == Path():
+        return None
+    return output_root(output).absolute() if "{" in Path(output).name or not Path(output).suffix else None
+
+
+def _expand(
+    inputs: Iterable[str], *, recursive: bool, suffixes: Collection[str], results: Path | None
+) -> Iterator[_Found]:
+    """Every file that the inputs mean, each once; results in a folder inside of an input folder are no inputs."""
     seen: set[Path] = set()
     for text in inputs:
+        base = Path(text).absolute()
+        inside = results is not None and results != base and results.is_relative_to(base)
         for one in _matches(text, recursive=recursive, suffixes=suffixes):
+            if inside and results is not None and one.path.absolute().is_relative_to(results):
+                continue
             key = one.path.absolute()
             if key not in seen:
                 seen.add(key)
@@ -96,6 +116,10 @@ def _expand(inputs: Iterable[str], *, recursive: bool, suffixes: Collection[str]
 
 def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
     path = Path(text)
+    problem: GlocalError | None = _unusable(path) if text != "-" else None
+    if problem is not None:
+        yield _Found(path, problem=problem)
+        return
     if path.is_dir():
         inside = sorted(path.rglob("*") if recursive else path.glob("*"))
         for file in inside:
@@ -103,7 +127,6 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
                 yield _Found(file, file.parent.relative_to(path))
         return
     if path.exists() or text == "-" or not any(letter in text for letter in "*?["):
-        problem = None
         if text != "-" and not path.exists():
             problem = InputError(f"read file ({text}): there is no such file. Check the name.")
         yield _Found(path, problem=problem)
@@ -120,6 +143,18 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
         yield _Found(file, file.parent.relative_to(base))
 
 
+def _unusable(path: Path) -> GlocalError | None:
+    """What is wrong with a name that the system does not even look up, such as one that is too long."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        return InputError(f"read file ({path}): {reason}. Give it another name.")
+    return None
+
+
 def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
     """A task, whose output is looked at now, since the work may take long. A suffix that the input has is its own affair."""
     suffix = target.suffix.lower()
@@ -129,6 +164,10 @@ def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
     elif problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
         known = " ".join(sorted(suffixes))
         problem = ArgumentError(f"-o ({target}): the suffix `{suffix}` names no format. Use one of {known}.")
+    if problem is None and str(target) != "-" and (wrong := _unusable(target)) is not None:
+        problem = OutputError(
+            str(wrong).replace("read file", "write file").replace("Give it another name", "Choose another -o")
+        )
     return Task(one.path, target, problem=problem)
 
 

@@ -1,19 +1,18 @@
-"""What a person sees when something goes wrong: one line on stderr and an exit code that scripts can rely on."""
+"""What a person sees when something goes wrong: one line, and an exit code that scripts can rely on."""
 
 from __future__ import annotations
 
+import errno
 import re
 import sys
 import traceback
-from typing import Any
 
-import typer
-
-from glocal.errors import GlocalError, MemoryLimitError
+from glocal.errors import GlocalError, MemoryLimitError, OutputError
 
 STOPPED = 130
-_USAGE: Any = typer.BadParameter.__mro__[1]  # click's UsageError, wherever this typer keeps its click
 _LAST_SENTENCE = re.compile(r"^(.*[.)])\s+([A-Z`].*?)\.?$", re.DOTALL)
+_CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 class Stopped(KeyboardInterrupt):
@@ -21,18 +20,20 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code of SPEC section 3 for an error."""
+    """The exit code for an error: see the table in docs/files.md."""
     if isinstance(error, GlocalError):
         return error.exit_code
-    if isinstance(error, MemoryError):
+    if _lacks_memory(error):
         return MemoryLimitError.exit_code
     if isinstance(error, KeyboardInterrupt):
         return STOPPED
-    return 2 if isinstance(error, _USAGE) else 1
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return OutputError.exit_code
+    return 2 if _is_usage(error) else 1
 
 
 def describe(error: BaseException) -> str:
-    """`error: WHAT (path): WHY. Try: ONE THING.` for an error.
+    """`error: WHAT (path): WHY. Try: ONE THING.` for an error, without anything that a terminal would act on.
 
     The errors of glocal end with their remedy as the last sentence, which becomes the part after "Try:".
 
@@ -41,14 +42,20 @@ def describe(error: BaseException) -> str:
         >>> describe(InputError("read image (a.png): there is no such file. Check the name."))
         'error: read image (a.png): there is no such file. Try: check the name.'
     """
+    return visible(_described(error))
+
+
+def _described(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return f"stopped: {error}" if str(error) else "stopped"
-    if isinstance(error, _USAGE):
+    if _is_usage(error):
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "glocal"
         return f"error: {error.format_message().rstrip('.')}. Try: `{name} --help`."  # type: ignore[attr-defined]
-    if isinstance(error, MemoryError):
+    if _lacks_memory(error):
         return "error: there is not enough memory. Try: a smaller input or --max-memory."
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "error: the disk is full. Try: free some space or choose another folder."
     if not isinstance(error, GlocalError):
         return f"error: unexpected {type(error).__name__}: {error}. Try: run it again with --debug and report the text."
     text = " ".join(str(error).split())
@@ -65,3 +72,24 @@ def report_failure(error: BaseException, *, debug: bool) -> int:
         sys.stderr.write("".join(traceback.format_exception(error)))
     sys.stderr.write(describe(error) + "\n")
     return exit_code_of(error)
+
+
+def visible(text: str) -> str:
+    r"""Text whose control characters are written out: names of files and recipes may come from strangers.
+
+    Example:
+        >>> visible("a\x1b[31m.png")
+        'a\\x1b[31m.png'
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+def _is_usage(error: BaseException) -> bool:
+    """Whether the command line was wrong; asked without importing the library that reads it."""
+    return hasattr(error, "format_message") and hasattr(error, "exit_code")
+
+
+def _lacks_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in _NO_MEMORY)

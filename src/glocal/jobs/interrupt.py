@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
 
 @contextlib.contextmanager
-def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Give a function that tells whether the user asked to stop.
+def stop_on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+    """Give a function that tells whether the user asked to stop; `say` gets the answer to the first Ctrl-C.
 
     Only the main thread of the main process can hear Ctrl-C; elsewhere the answer is always no.
     """
@@ -27,7 +26,7 @@ def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        sys.stderr.write("stopping after this iteration; press Ctrl-C again to stop at once\n")
+        say("stopping after this iteration; press Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, hear)
     try:

@@ -1,0 +1,48 @@
+"""The one command that turns files into files: it makes a function with flags from any job."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Annotated, Any
+
+import typer
+
+from glocal.cli.shell.batch import BatchOptions, run_batch
+from glocal.cli.shell.console import Report, RunOptions
+from glocal.jobs.batch import job_cost, job_work
+from glocal.jobs.job import Job
+
+
+def file_command(job: type[Job]) -> Callable[..., None]:
+    """A command for `glocal.cli.shell.flags`: its flags are those of the job, of batches and of every command."""
+
+    def command(inputs: list[str], options: Any, files: Any, output: Any, batch: BatchOptions, run: RunOptions) -> None:
+        sources, others = job.split(inputs, files)
+        if sources == ["-"] and batch.output is None:
+            batch = replace(batch, output="-")
+        work = job(options, files, output, others)
+        report = Report(run)
+        run_batch(
+            job.name,
+            sources,
+            functools.partial(job_work, job=work, overwrite=batch.overwrite, say=report.say),
+            estimate=functools.partial(job_cost, job=work),
+            suffixes=job.suffixes,
+            options=batch,
+            report=report,
+            also=work.more_outputs(),
+            check=work.check,
+        )
+
+    command.__doc__, command.__name__ = job.__doc__, job.name
+    command.__annotations__ = {
+        "inputs": Annotated[list[str], typer.Argument(help=job.arguments)],
+        "options": job.Options,
+        "files": job.Files,
+        "output": job.Output,
+        "batch": BatchOptions,
+        "run": RunOptions,
+    }
+    return command

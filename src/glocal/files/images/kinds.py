@@ -1,0 +1,106 @@
+"""What people call an image, and how a result takes the type and shape of the input."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from glocal.errors import ArgumentError
+from glocal.files.images.colors import to_srgb
+from glocal.files.images.convert import picture_from
+from glocal.files.images.picture import Array, Picture, with_alpha
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
+
+ImageLike: TypeAlias = "Array | Tensor | Image | str | os.PathLike[str] | Picture"
+"""An array (h, w) or (h, w, 1 to 4) of uint8, uint16 or float in [0, 1], a tensor, a `PIL.Image`, or a path."""
+Layout: TypeAlias = Literal["HWC", "CHW"]
+
+
+def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None = None) -> Picture:
+    """A `Picture` from an image of any type.
+
+    Parameters
+    ----------
+    value : ImageLike
+    call, name : str
+        The function and its argument, for messages.
+    layout : "HWC", "CHW" or None
+        Order of the axes of arrays and tensors with three axes. None means channels last. A tensor whose first axis could
+        be the channels is refused without it, because both orders are common and nothing is guessed.
+
+    Raises
+    ------
+    ArgumentError
+        `layout` is unknown, or has to be given.
+    InputError
+        The image cannot be read or used.
+
+    >>> as_picture(np.zeros((3, 8, 9), np.uint8), call="f", name="image", layout="CHW").size
+    (8, 9)
+    """
+    if layout not in (None, "HWC", "CHW"):
+        message = f"{call}: `layout` (={layout!r}) is unknown. Choose one of HWC, CHW."
+        raise ArgumentError(message)
+    if is_tensor(value):
+        array = value.detach().cpu().numpy()  # type: ignore[union-attr]
+        if array.ndim == 3 and layout is None and array.shape[0] in (1, 3, 4):
+            message = (
+                f"{call}: `{name}` is a tensor of shape {array.shape}, whose first axis may be rows or channels. "
+                'Add layout="CHW" or layout="HWC".'
+            )
+            raise ArgumentError(message)
+        value = array
+    if layout == "CHW" and isinstance(value, np.ndarray) and value.ndim == 3:
+        value = np.ascontiguousarray(np.moveaxis(value, 0, 2))
+    return picture_from(value)
+
+
+def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -> Any:
+    """A picture as the type, and where its channels allow it the shape, of the image that was given.
+
+    >>> as_given(picture_from(np.zeros((4, 5))), np.zeros((4, 5))).shape
+    (4, 5)
+    """
+    if hasattr(given, "getbands"):
+        from glocal.files.images.pillow_formats import to_pil
+
+        return to_pil(picture)
+    array = with_alpha(picture.pixels, picture.alpha)
+    if getattr(given, "ndim", 3) == 2 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    elif layout == "CHW" and not isinstance(given, (str, os.PathLike, Picture)):
+        array = np.ascontiguousarray(np.moveaxis(array, 2, 0))
+    if is_tensor(given):
+        import torch
+
+        return torch.from_numpy(np.ascontiguousarray(array)).to(given.device)  # type: ignore[union-attr]
+    return array
+
+
+def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: Layout | None = None) -> Array:
+    """A mask of any size as float32 values in [0, 1] of shape `size` (h, w): 1 where it is white.
+
+    A mask of another size is scaled: averaged when it is larger, interpolated when it is smaller. Cost: O(h w).
+
+    >>> mask_values(np.full((2, 2), 255, np.uint8), (3, 4), call="f").min()
+    np.float32(1.0)
+    """
+    values = to_srgb(as_picture(mask, call=call, name="mask", layout=layout)).mean(axis=2)
+    if values.shape != size:
+        from PIL import Image
+
+        scaled = Image.fromarray(values.astype(np.float32)).resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        values = np.clip(np.asarray(scaled), 0, 1)
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def is_tensor(value: object) -> bool:
+    """Whether a value is a torch tensor; asks without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)

@@ -1,0 +1,139 @@
+"""The job behind `glocal color`: the colours of one photo on another, and the map behind them as a file, a LUT or a drawing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from glocal.apps.color.options import ColorOptions
+from glocal.errors import ArgumentError
+from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.options import option
+from glocal.progress import Callback
+
+if TYPE_CHECKING:
+    from glocal.apps.color.recolor import Recolored
+
+
+@dataclass(frozen=True)
+class ColorFiles:
+    """Files of a colour transfer beside the pictures themselves."""
+
+    reference: tuple[str, ...] = option((), "Where the colours come from, for many photos; may be given several times.")
+    map: str | None = option(None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.")
+    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file")
+    mask: str | None = option(None, "A picture that is white where the photo changes.")
+    lut: tuple[str, ...] = option((), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut")
+    lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.")
+    palette_out: str | None = option(
+        None, "Draw the palettes and the way of every colour into a picture.", writes="picture"
+    )
+
+
+@dataclass(frozen=True)
+class ColorJob(Job):
+    """Give a photo the colours of another.
+
+    glocal color PHOTO REFERENCE -o OUT: the palette of REFERENCE on PHOTO; several references share one palette.
+
+    glocal color PHOTOS... --reference REFERENCE -o FOLDER/: each photo gets its own map.
+
+    glocal color FRAMES... --map look.glocal -o FOLDER/: all frames get the same map, so a sequence does not flicker.
+    """
+
+    name: ClassVar[str] = "color"
+    arguments: ClassVar[str] = "PHOTO REFERENCE...; or with --map or --reference: photos, folders, patterns."
+    Options: ClassVar[Any] = ColorOptions
+    Files: ClassVar[Any] = ColorFiles
+
+    @classmethod
+    def split(cls, inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], tuple[str, ...]]:
+        """The first name is the photo and the others are references, unless --map or --reference replaces them."""
+        if files.map is not None and files.reference:
+            raise ArgumentError("color: --map and --reference contradict each other. Give one of them.")
+        if files.map is not None or files.reference:
+            return list(inputs), files.reference
+        if len(inputs) < 2:
+            raise ArgumentError("color: there is no reference. Name a photo and a reference, or use --map.")
+        return [inputs[0]], tuple(inputs[1:])
+
+    def check(self, count: int) -> None:
+        """Refuse flags that a map makes useless, and outputs that belong to one photo.
+
+        Raises
+        ------
+        ArgumentError
+            There are such flags, or such outputs and several photos.
+        """
+        if self.files.map is not None:
+            changed = [f.name for f in fields(ColorOptions) if getattr(self.options, f.name) != f.default]
+            idle = [name for name in changed if name != "strength"]
+            if idle:
+                raise ArgumentError(
+                    f"color: --{idle[0]} has no effect with --map, which carries its own settings. "
+                    "Leave it out, or make another map."
+                )
+            if self.files.save_map or self.files.palette_out:
+                raise ArgumentError(
+                    "color: --map has no palettes to save or draw. Leave --save-map and --palette-out out."
+                )
+        if count > 1 and self.more_outputs():
+            raise ArgumentError(
+                f"color: {self.more_outputs()[0]} belongs to one photo, and there are several. "
+                "Make it from one photo, then use --map for all."
+            )
+        super().check(count)
+
+    def cost(self, header: Header) -> Cost:
+        """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
+        height, width = header.size
+        pixels = height * width
+        return Cost(f"{width} x {height}", memory=(500 << 20) + 80 * pixels, seconds=3 + 0.35e-6 * pixels)
+
+    def run(self, inputs: Inputs, progress: Callback | None = None) -> Recolored:
+        """One photo."""
+        from glocal.apps.color.recolor import recolor
+
+        references = list(inputs.others) if self.files.map is None else None
+        return recolor(
+            inputs.source, references, options=self.options, map=self.files.map, mask=self.files.mask, progress=progress
+        )
+
+    def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
+        """Write what was asked for beside the picture, and tell how well each LUT repeats the map on this photo."""
+        import torch
+
+        from glocal.apps.color.lut import write_lut
+        from glocal.apps.color.measures import difference_of_maps
+        from glocal.files.images.colors import to_srgb
+
+        told: dict[str, Any] = {}
+        if self.files.save_map:
+            result.mapping.save(self.files.save_map, overwrite=inputs.overwrite)  # type: ignore[union-attr]
+            told["map"] = self.files.save_map
+        for path in self.files.lut:
+            lut = write_lut(path, result.mapping, size=int(self.files.lut_size), overwrite=inputs.overwrite)
+            mean, largest = difference_of_maps(result.mapping, lut, torch.from_numpy(to_srgb(result.original)))
+            told.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
+            text = f"{path}: {lut.size} points, differs from the map by {mean:.2f} on average and {largest:.2f} at most"
+            told.setdefault("lines", []).append(f"{text} (CIE76, on this photo)")
+        if self.files.palette_out:
+            self._draw(result, inputs)
+            told["palettes"] = self.files.palette_out
+        if result.losses:
+            told |= {"method": self.options.method, "losses": [result.losses[0], result.losses[-1]]}
+        return told
+
+    def _draw(self, result: Recolored, inputs: Inputs) -> None:
+        """The palettes of both methods, whichever made the picture."""
+        from glocal.apps.color.draw import palette_sheet
+        from glocal.files.images.picture import Picture
+        from glocal.files.images.write import write_image
+
+        other = "transport" if self.options.method == "graph" else "graph"
+        found = {self.options.method: result.palettes}
+        found[other] = replace(self, options=replace(self.options, method=other)).run(inputs).palettes
+        graph, transport = found["graph"], found["transport"]
+        sheet = palette_sheet(graph.photo, graph.result, transport.result, graph.reference)
+        write_image(self.files.palette_out, Picture(sheet), overwrite=inputs.overwrite)

@@ -1,0 +1,65 @@
+"""The job behind `glocal denoise`: white noise out of photos."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glocal.apps.denoise.options import DenoiseOptions
+from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.options import option
+from glocal.progress import Callback
+
+if TYPE_CHECKING:
+    from glocal.apps.denoise.image import Denoised
+
+
+@dataclass(frozen=True)
+class DenoiseFiles:
+    """Files beside the denoised picture."""
+
+    mask: str | None = option(None, "Denoise only where this picture is white; gray is soft.")
+    residual: str | None = option(
+        None, "Also write what was removed, magnified around middle gray, to this picture.", writes="picture"
+    )
+
+
+@dataclass(frozen=True)
+class DenoiseJob(Job):
+    """Remove white noise from photos, gray or colour, 8 bit, 16 bit or float, of any size.
+
+    Models: local and nonlocal are the paper's networks, wide is larger and mostly better.
+    """
+
+    name: ClassVar[str] = "denoise"
+    Options: ClassVar[Any] = DenoiseOptions
+    Files: ClassVar[Any] = DenoiseFiles
+
+    def cost(self, header: Header) -> Cost:
+        """Ten float planes of the picture, one band and the libraries; a few seconds a megapixel."""
+        height, width = header.size
+        pixels = height * width
+        bands = -(-height // max(32, (1 << 19) // width))
+        memory = (450 << 20) + 100 * pixels + min(pixels, 1 << 19) * 1600
+        return Cost(f"{width} x {height}", memory=memory, seconds=3 + 4e-6 * pixels, parts=f"{bands} band(s)")
+
+    def run(self, inputs: Inputs, progress: Callback | None = None) -> Denoised:
+        """One picture."""
+        from glocal.apps.denoise.image import denoise
+
+        return denoise(inputs.source, options=self.options, mask=self.files.mask, progress=progress)
+
+    def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:
+        """Say the noise level and write the residual."""
+        from glocal.apps.denoise.image import residual_picture
+        from glocal.files.images.write import write_image
+
+        how = "estimated" if result.estimated else "given"
+        name = Path(inputs.source).name
+        inputs.say(f"{name}: sigma {result.sigma:.4f} ({255 * result.sigma:.1f} of 255, {how})")
+        told: dict[str, Any] = {"sigma": result.sigma, "estimated": result.estimated, "model": result.model}
+        if self.files.residual is not None:
+            write_image(self.files.residual, residual_picture(result), overwrite=inputs.overwrite)
+            told["residual"] = self.files.residual
+        return told

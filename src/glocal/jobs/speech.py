@@ -1,0 +1,87 @@
+"""The job behind `glocal speech`: remove steady noise from recordings, in constant memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glocal.apps.speech.options import SpeechOptions
+from glocal.files.audio.formats import SUFFIXES
+from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.options import option
+from glocal.progress import Callback, Meter
+
+if TYPE_CHECKING:
+    from glocal.apps.speech.speech import SpeechResult
+
+
+@dataclass(frozen=True)
+class SpeechFiles:
+    """Files beside the denoised recording."""
+
+    residual: str | None = option(None, "Write what was removed into this file.", writes="sound")
+
+
+@dataclass(frozen=True)
+class AudioOutput:
+    """How sound is written."""
+
+    subtype: str | None = option(None, "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input.")
+
+
+@dataclass(frozen=True)
+class SpeechJob(Job):
+    """Remove steady noise (hiss, hum, fans) from speech, at any length, rate and number of channels.
+
+    WAV, FLAC, OGG, Opus and MP3 keep their format, length and level. `-o -` writes WAV to the standard output.
+    """
+
+    name: ClassVar[str] = "speech"
+    arguments: ClassVar[str] = "Recordings, folders or patterns; - is the standard input."
+    Options: ClassVar[Any] = SpeechOptions
+    Files: ClassVar[Any] = SpeechFiles
+    Output: ClassVar[Any] = AudioOutput
+    suffixes: ClassVar[Any] = tuple(SUFFIXES)
+
+    def header(self, inputs: Inputs) -> Header:
+        """What the sound file is; nothing is known of the standard input."""
+        if str(inputs.source) == "-":
+            return Header()
+        from glocal.files.audio.audio_file import open_audio
+
+        with open_audio(inputs.source) as sound:
+            return Header(sound=sound.info)
+
+    def cost(self, header: Header) -> Cost:
+        """The memory of the libraries and of one block; time at a tenth of the recording's, and the start."""
+        info = header.sound
+        if info is None:
+            return Cost("standard input", memory=450 << 20, seconds=None)
+        seconds = info.seconds or 0.0
+        size = f"{seconds:.1f} s, {info.rate} Hz, {info.channels} channel{'s' * (info.channels > 1)}"
+        return Cost(size, memory=(400 + 20 * info.channels) << 20, seconds=3 + 0.1 * seconds)
+
+    def run(self, inputs: Inputs, progress: Callback | None = None) -> SpeechResult:
+        """One recording in memory; from file to file, `run_file` takes less."""
+        from glocal.apps.speech.speech import denoise_speech
+
+        return denoise_speech(inputs.source, options=self.options, progress=progress)
+
+    def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
+        """One recording from file to file, block by block."""
+        from glocal.apps.speech.sound_files import denoise_file
+
+        assert inputs.target is not None
+        expected = self.cost(self.header(inputs)).seconds
+        with Meter(progress, expected=expected) as meter:
+            done = denoise_file(
+                inputs.source, inputs.target, self.options, residual=self.files.residual, subtype=self.output.subtype,
+                overwrite=inputs.overwrite, progress=meter,
+            )  # fmt: skip
+        how = "estimated" if done.estimated else "given"
+        inputs.say(f"{inputs.source}: noise level {done.sigma:.3g} of full scale ({how}), model {done.model}")
+        for note in done.notes:
+            inputs.say(f"{inputs.source}: {note}")
+        return {"sigma": done.sigma, "sigma_estimated": done.estimated, "model": done.model,
+                "seconds_of_sound": done.seconds, "rate": done.rate, "channels": done.channels,
+                "notes": list(done.notes)}  # fmt: skip

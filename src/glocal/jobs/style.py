@@ -1,0 +1,241 @@
+"""The job behind `glocal style`: a photo in the manner of a painting."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from glocal.apps.style.options import StyleOptions
+from glocal.errors import ArgumentError
+from glocal.jobs.failures import Stopped
+from glocal.jobs.interrupt import stop_on_interrupt
+from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.options import option
+from glocal.progress import Callback, Progress
+
+if TYPE_CHECKING:
+    from glocal.apps.style.transfer import StyleResult
+
+_PREVIEW_SECONDS = 2.0
+_CHECKPOINT_SECONDS = 30.0
+_HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
+
+
+def parse_weights(text: str) -> str:
+    """Check a list of numbers such as "2,1"; it stays text, as a recipe holds it."""
+    numbers_of(text)
+    return text
+
+
+def numbers_of(text: str) -> list[float]:
+    """The numbers of "2,1".
+
+    >>> numbers_of("2,1")
+    [2.0, 1.0]
+    """
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError(f"--weights: `{text}` is no list of numbers. Write it like 2,1.") from None
+
+
+@dataclass(frozen=True)
+class StyleFiles:
+    """Files of a style transfer beside the photo and the output."""
+
+    painting: tuple[str, ...] = option((), "The painting, when many photos are given; may be given several times.")
+    weights: str | None = option(
+        None, "How much each painting counts, such as 2,1.", parse=parse_weights, metavar="<list>"
+    )
+    mask: str | None = option(None, "Stylise only where this picture is white; gray is soft.")
+    regions: tuple[str, ...] = option(
+        (),
+        "PHOTO_MASK=PAINTING_MASK: this part of the photo takes that part of the painting; may be given several times.",
+    )
+    init: str = option("noise", "Start from noise, photo, or a picture file.")
+    preview: str | None = option(None, "A picture that is rewritten while the work goes on.", writes="picture")
+    compare: str | None = option(None, "Also write photo, painting and result side by side.", writes="picture")
+    resume: bool = option(False, "Go on from the checkpoint that an interrupted run left.")
+    checkpoints: bool = option(True, "Keep a checkpoint beside the output while the work goes on.")
+    recipe: str | None = option(None, "Also write the recipe to this JSON file.", writes="file")
+
+
+@dataclass(frozen=True)
+class StyleJob(Job):
+    """Give a photo the strokes and colours of a painting.
+
+    glocal style PHOTO PAINTING -o OUT: several paintings are mixed, see --weights.
+    glocal style PHOTOS... --painting PAINTING -o FOLDER/: each photo.
+    Ctrl-C saves the best so far; --resume --overwrite goes on from there.
+    """
+
+    name: ClassVar[str] = "style"
+    arguments: ClassVar[str] = "PHOTO PAINTING...; or with --painting: photos, folders, patterns."
+    Options: ClassVar[Any] = StyleOptions
+    Files: ClassVar[Any] = StyleFiles
+    announced: ClassVar[bool] = True
+
+    @classmethod
+    def split(cls, inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], tuple[str, ...]]:
+        """The first name is the photo and the others are paintings, unless --painting names them."""
+        if not files.painting and len(inputs) < 2:
+            raise ArgumentError("style: there is no painting. Name a photo and a painting, or use --painting.")
+        photos, paintings = (list(inputs), files.painting) if files.painting else ([inputs[0]], tuple(inputs[1:]))
+        if files.weights is not None and len(numbers_of(files.weights)) != len(paintings):
+            raise ArgumentError(
+                f"--weights: {files.weights} has {len(numbers_of(files.weights))} numbers for {len(paintings)} "
+                "painting(s). Give one for each."
+            )
+        return photos, paintings
+
+    def single_outputs(self) -> tuple[str, ...]:
+        """A comparison and a recipe belong to one photo; a preview may show one after the other."""
+        return tuple(path for path in (self.files.compare, self.files.recipe) if path)
+
+    def cost(self, header: Header) -> Cost:
+        """Memory and time from the sizes of the photo and the paintings."""
+        from glocal.apps.style.estimate import cost
+
+        needs = cost(header.size, list(header.others), self.options)
+        on_cpu = self.options.device == "cpu"
+        return Cost(
+            f"{needs.shape[1]} x {needs.shape[0]}",
+            memory=needs.memory if on_cpu else _HOST_BYTES,
+            seconds=needs.seconds if on_cpu else None,
+            parts=f"{needs.levels} levels",
+            smaller="a smaller --size",
+        )
+
+    def run(self, inputs: Inputs, progress: Callback | None = None) -> StyleResult:
+        """One photo, with previews and checkpoints if it goes to a file."""
+        from glocal.apps.style.checkpoint import checkpoint_path, load_checkpoint
+        from glocal.apps.style.transfer import StyleSources, stylize
+
+        files = self.files
+        weights = numbers_of(files.weights) if files.weights else None
+        sources = StyleSources.read(inputs.source, list(inputs.others), files.mask, self._regions(), files.init)
+        recipe = sources.recipe(self.options, weights)
+        if sources.mask is not None and sources.mask.size != sources.photo.size:
+            (h, w), (height, width) = sources.mask.size, sources.photo.size
+            inputs.say(f"{files.mask}: scaled from {w} x {h} to {width} x {height}, the photo's size")
+        beside = checkpoint_path(inputs.target) if inputs.target is not None else None
+        point = load_checkpoint(beside, recipe) if files.resume and beside is not None else None
+        keeper = _Keeper(files.preview, beside if files.checkpoints else None, recipe, inputs)
+        with stop_on_interrupt(inputs.say) as stopping:
+
+            def told(now: Progress) -> bool:
+                if progress is not None:
+                    progress(now)
+                keeper.keep(now, stopping=stopping())
+                return stopping()
+
+            return stylize(
+                sources.photo, sources.paintings, options=self.options, weights=weights, mask=sources.mask,
+                regions=sources.regions, init=sources.init, checkpoint=point, progress=told,
+            )  # fmt: skip
+
+    def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
+        """One photo from file to file; a run that was stopped is saved, and its checkpoint stays."""
+        from glocal.apps.style.checkpoint import checkpoint_path
+
+        assert inputs.target is not None
+        told = super().run_file(inputs, progress)
+        if told.pop("stopped"):
+            again = "--resume --overwrite goes on from there"
+            raise Stopped(f"the best so far is in {inputs.target}; {again}")
+        checkpoint_path(inputs.target).unlink(missing_ok=True)
+        return told
+
+    def tell(self, result: StyleResult, inputs: Inputs) -> dict[str, Any]:
+        """Write the last preview, the comparison and the recipe, and tell losses and phases."""
+        from glocal.apps.style.compare import side_by_side
+        from glocal.atomic import write_whole
+        from glocal.files.images.colors import to_srgb
+        from glocal.files.images.picture import Picture
+        from glocal.files.images.read import read_image
+        from glocal.files.images.write import write_image
+        from glocal.files.provenance import to_json
+
+        recipe = result.saved_recipe(**asdict(self.output))
+        if self.files.preview:
+            write_image(self.files.preview, Picture(result.rgb), depth="8", overwrite=True)
+        if self.files.compare:
+            paintings = [to_srgb(read_image(path)) for path in inputs.others]
+            sheet = side_by_side([to_srgb(result.original), *paintings, result.rgb])
+            write_image(self.files.compare, Picture(sheet), overwrite=inputs.overwrite)
+        if self.files.recipe:
+            with write_whole(self.files.recipe, overwrite=inputs.overwrite) as beside:
+                beside.write_text(to_json(recipe) + "\n")
+        phases = {name: round(seconds, 3) for name, seconds in result.phases.items()}
+        losses = [[losses[0], losses[-1]] for losses in result.losses]
+        return {"losses": losses, "phases": phases, "recipe": recipe, "stopped": result.stopped}
+
+    def _regions(self) -> list[tuple[str, str]]:
+        pairs = []
+        for text in self.files.regions:
+            mine, equals, theirs = text.partition("=")
+            if not (mine and equals and theirs):
+                raise ArgumentError(f"--regions: `{text}` names no pair. Write it like sky.png=painted_sky.png.")
+            pairs.append((mine, theirs))
+        return pairs
+
+
+class _Keeper:
+    """Writes previews and checkpoints now and then while a run goes on.
+
+    A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on.
+    """
+
+    def __init__(self, preview: str | None, checkpoint: Any, recipe: dict[str, Any], inputs: Inputs) -> None:
+        self.preview, self.checkpoint, self.recipe, self.inputs = preview, checkpoint, recipe, inputs
+        self.previews, self.checkpoints = _Every(_PREVIEW_SECONDS), _Every(_CHECKPOINT_SECONDS)
+
+    def keep(self, now: Progress, *, stopping: bool) -> None:
+        """Write what is due."""
+        if self.preview and now.image is not None and self.previews.due():
+            _write_preview(self.preview, now)
+        if self.checkpoint is not None and now.snapshot is not None and (self.checkpoints.due() or stopping):
+            from glocal.apps.style.checkpoint import save_checkpoint
+            from glocal.errors import OutputError
+
+            try:
+                with self.checkpoints.rarely():
+                    save_checkpoint(self.checkpoint, now.snapshot(), self.recipe)
+            except (OutputError, OSError) as error:
+                self.checkpoint = None
+                self.inputs.say(f"no checkpoint is kept: {error} The run goes on; --no-checkpoints turns them off.")
+
+
+def _write_preview(path: str, now: Progress) -> None:
+    from glocal.color_space import rgb_from_lab
+    from glocal.files.images.picture import Picture, to_depth
+    from glocal.files.images.write import write_image
+
+    rgb = rgb_from_lab(now.image).clamp(0, 1).float().cpu().numpy()
+    write_image(path, Picture(to_depth(rgb, "8")), overwrite=True)
+
+
+class _Every:
+    """True at most once in so many seconds, and less often if what is done then takes long."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.last = 0.0
+
+    def due(self) -> bool:
+        """Whether it is time again."""
+        now = time.monotonic()
+        if now - self.last < self.seconds:
+            return False
+        self.last = now
+        return True
+
+    @contextlib.contextmanager
+    def rarely(self) -> Iterator[None]:
+        """Time a block, so that it takes a twentieth of the time at most."""
+        began = time.monotonic()
+        yield
+        self.seconds = max(self.seconds, 20 * (time.monotonic() - began))

@@ -1,0 +1,289 @@
+"""Options that are written once. Free of torch.
+
+An app has one frozen dataclass of options, a subclass of `Options`. Each field states its type, its default, its help text
+and its limits. The flag of the command line, the keyword of the Python call, the check with its message, the entry in the
+recipe and the tables in the docs are all read from that one place.
+
+>>> @dataclass(frozen=True)
+... class Blur(Options):
+...     call: ClassVar[str] = "blur"
+...     radius: int = option(3, "How far to look, in pixels.", min=1, max=99)
+>>> Blur(radius=0)
+Traceback (most recent call last):
+glocal.errors.ArgumentError: blur: `radius` (=0) must be a whole number from 1 to 99. The default is 3.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+import os
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypeVar
+
+from glocal.errors import ArgumentError
+
+DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+Returned = TypeVar("Returned")
+
+
+def option(default: Any, help: str, **settings: Any) -> Any:
+    """A field of an options dataclass.
+
+    Parameters
+    ----------
+    default, help
+        The default value, and one sentence on what the option does.
+    min, max, above
+        Limits of a number; `above` excludes its value.
+    words
+        Texts that are allowed instead of a number.
+    must, remedy
+        Replace the generated text of the error message: "must ..." and the last sentence.
+    parse, metavar, flag, short
+        How the command line reads the option: a function from text to value, the name of that text, other spellings.
+    hidden
+        True for an option that is neither a flag nor a keyword: only `options=` reaches it.
+    no_flag
+        True for an option that only Python has.
+    writes
+        True for the name of a further output file, which a recipe does not repeat.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, **settings})
+
+
+@dataclass(frozen=True)
+class Options:
+    """The base of all options: every field is checked against its type and its limits."""
+
+    call: ClassVar[str] = "options"
+
+    def __post_init__(self) -> None:
+        hints = _hints(type(self))  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
+            object.__setattr__(
+                self, field.name, _checked(self.call, field, hints[field.name], getattr(self, field.name))
+            )
+
+    @classmethod
+    def given(cls, values: Mapping[str, Any], base: Self | None = None) -> Self:
+        """The options with these values; the rest comes from `base`, or is the default."""
+        return cls(**values) if base is None else dataclasses.replace(base, **values)
+
+    @classmethod
+    def public(cls) -> list[tuple[dataclasses.Field[Any], Any, Any]]:
+        """The fields that are keywords, each with its type and the default that a user sees."""
+        hints = _hints(cls)  # type: ignore[arg-type]
+        return [
+            (field, hints[field.name], field.default)
+            for field in dataclasses.fields(cls)
+            if not field.metadata.get("hidden")
+        ]
+
+
+@functools.cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
+    """The value in the type of its field.
+
+    Raises
+    ------
+    ArgumentError
+        The value has another type or lies outside of the limits.
+    """
+    meta = field.metadata
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in kinds:
+        return None
+    if isinstance(value, str) and value in meta.get("words", ()):
+        return value
+    if "words" in meta:
+        kinds = tuple(kind for kind in kinds if kind is not str)  # only these
+    for kind in kinds:
+        found = _converted(kind, value)
+        if found is not None and _within(meta, found):
+            return found
+    choices = [
+        choice for kind in kinds if typing.get_origin(kind) is typing.Literal for choice in typing.get_args(kind)
+    ]
+    if choices and not isinstance(value, (list, tuple)):
+        remedy = meta.get("remedy", f"Choose one of {', '.join(map(str, choices))}.")
+        message = f"{call}: `{field.name}` (={value!r}) is unknown. {remedy}"
+        raise ArgumentError(message)
+    must = meta.get("must", _must(kinds, meta))
+    remedy = meta.get("remedy", f"The default is {field.default}.")
+    message = f"{call}: `{field.name}` (={value!r}) must {must}. {remedy}"
+    raise ArgumentError(message)
+
+
+def _converted(kind: Any, value: Any) -> Any:
+    """The value as an object of this type, or None if it is not one."""
+    origin = typing.get_origin(kind)
+    if origin is typing.Literal:
+        return (
+            value if any(value == choice and type(value) is type(choice) for choice in typing.get_args(kind)) else None
+        )
+    if origin is tuple:
+        return _converted_tuple(typing.get_args(kind), value)
+    if kind is bool:
+        return value if isinstance(value, bool) else None
+    if kind is int:
+        return int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
+    if kind is float:
+        real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+        # A whole number stays one: messages and recipes show what the user wrote.
+        return (int(value) if isinstance(value, numbers.Integral) else float(value)) if real else None
+    if kind is str:
+        return os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    return None
+
+
+def _converted_tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
+    if isinstance(value, str) or not isinstance(value, (list, tuple)):
+        return None
+    if kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(value)
+    if len(kinds) != len(value):
+        return None
+    parts = tuple(_converted(kind, part) for kind, part in zip(kinds, value, strict=True))
+    return None if any(part is None for part in parts) else parts
+
+
+def _within(meta: Mapping[str, Any], value: Any) -> bool:
+    parts = value if isinstance(value, tuple) else (value,)
+    for part in parts:
+        if isinstance(part, numbers.Real) and not isinstance(part, bool):
+            if part < meta.get("min", part) or part > meta.get("max", part):
+                return False
+            if "above" in meta and part <= meta["above"]:
+                return False
+    return "pattern" not in meta or (isinstance(value, str) and meta["pattern"].fullmatch(value) is not None)
+
+
+def _must(kinds: tuple[Any, ...], meta: Mapping[str, Any]) -> str:
+    """What a value has to be, in words."""
+    if bool in kinds:
+        return "be True or False"
+    if int in kinds or float in kinds:
+        text = "be a whole number" if float not in kinds else "be a number"
+        text += limits(meta)
+        return text + "".join(f", or {word!r}" for word in meta.get("words", ()))
+    if str in kinds:
+        return "be a text"
+    return "be a list of values of the right type"
+
+
+def limits(meta: Mapping[str, Any]) -> str:
+    """The limits of a number, in words: " from 0 to 1", or an empty text.
+
+    >>> limits({"min": 0, "max": 1}), limits({"min": 3}), limits({"above": 0})
+    (' from 0 to 1', ' of at least 3', ' above 0')
+    """
+    low, high = meta.get("min"), meta.get("max")
+    if low is not None and high is not None:
+        return f" from {low:g} to {high:g}"
+    if low is not None:
+        return f" of at least {low:g}"
+    text = "" if "above" not in meta else f" above {meta['above']:g}"
+    return text if high is None else f"{text}{' and' if text else ''} up to {high:g}"
+
+
+def takes_options(
+    options: type[Options], *, positional: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Returned]], Callable[..., Returned]]:
+    """Make a function with a parameter `options` take every public field of the options as a keyword.
+
+    `options=` still works; keywords then change single fields of it. Fields named in `positional` follow the positional
+    parameters. In the docstring, the line `{options}` becomes the list of fields with their types, defaults and help.
+
+    >>> @dataclass(frozen=True)
+    ... class Blur(Options):
+    ...     call: ClassVar[str] = "blur"
+    ...     radius: int = option(3, "How far to look, in pixels.", min=1)
+    >>> @takes_options(Blur)
+    ... def blur(image, *, options):
+    ...     return options.radius
+    >>> blur("a.png"), blur("a.png", radius=5), list(inspect.signature(blur).parameters)
+    (3, 5, ['image', 'radius', 'options'])
+    """
+    fields = options.public()
+
+    def decorate(function: Callable[..., Returned]) -> Callable[..., Returned]:
+        plain = inspect.signature(function)
+        first: list[inspect.Parameter] = []
+        last: list[inspect.Parameter] = []
+        placed: list[inspect.Parameter] = []
+        keyed: list[inspect.Parameter] = []
+        for parameter in plain.parameters.values():
+            if parameter.name != "options":
+                (last if parameter.kind is parameter.KEYWORD_ONLY else first).append(parameter)
+        for field, hint, default in fields:
+            kind = (
+                inspect.Parameter.POSITIONAL_OR_KEYWORD if field.name in positional else inspect.Parameter.KEYWORD_ONLY
+            )
+            parameter = inspect.Parameter(field.name, kind, default=default, annotation=hint)
+            (placed if field.name in positional else keyed).append(parameter)
+        whole = inspect.Parameter("options", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options | None)
+        names = {field.name for field, _, _ in fields}
+        signature = plain.replace(parameters=[*first, *placed, *keyed, whole, *last])
+
+        @functools.wraps(function)
+        def call(*arguments: Any, **keywords: Any) -> Returned:
+            try:
+                found = signature.bind(*arguments, **keywords).arguments
+            except TypeError as error:
+                message = f"{options.call}: {error}. The arguments are {', '.join(signature.parameters)}."
+                raise TypeError(message) from None
+            base = found.pop("options", None)
+            if base is not None and not isinstance(base, options):
+                message = f"{options.call}: `options` (={base!r}) must be a {options.__name__}. Give single options as keywords."
+                raise ArgumentError(message)
+            values = {name: found.pop(name) for name in [*found] if name in names}
+            return function(**found, options=options.given(values, base))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = (function.__doc__ or "").replace("    {options}\n", describe(options))
+        return call
+
+    return decorate
+
+
+def describe(options: type[Options]) -> str:
+    """The fields of the options as the part of a docstring that lists parameters."""
+    lines = []
+    for field, hint, default in options.public():
+        shown = "the preset's" if default is None and field.default is not None else repr(default)
+        lines.append(f"    {field.name} : {_type_name(hint)}, default {shown}")
+        text = field.metadata["help"]
+        lines += textwrap.wrap(text, 112, initial_indent=" " * 8, subsequent_indent=" " * 8)
+    return "\n".join(lines) + "\n"
+
+
+def _type_name(hint: Any) -> str:
+    """A type as docstrings write it.
+
+    >>> _type_name(int | None), _type_name(typing.Literal["a", "b"])
+    ('int or None', '"a" or "b"')
+    """
+    if isinstance(hint, types.UnionType):
+        return " or ".join(_type_name(part) for part in typing.get_args(hint))
+    if typing.get_origin(hint) is typing.Literal:
+        return " or ".join(f'"{choice}"' for choice in typing.get_args(hint))
+    return (
+        "None"
+        if hint is type(None)
+        else getattr(hint, "__name__", str(hint))
+        if not typing.get_args(hint)
+        else str(hint)
+    )
