@@ -298,3 +298,17 @@ def test_model_card_names_every_file_with_its_sum():
         row = next(line for line in card.splitlines() if line.startswith(f"| `{name}` | ") and "..." in line)
         assert entry["sha256"][:16] in row
     assert sum((SHIPPED / entry["file"]).stat().st_size for entry in entries.values()) < 1_000_000
+
+
+@pytest.mark.parametrize("model", ["local", "nonlocal"])
+def test_a_larger_range_is_only_a_larger_range(model):
+    """Range 4 and four times the noise: four times the result, by the same network."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[0:24, 0:32]
+    noisy = (
+        0.5 + 0.4 * np.sin(x / 4)[:, :, None] * np.cos(y / 5)[:, :, None] + rng.normal(0, 0.03, (24, 32, 3))
+    ).astype(np.float32)
+    noisy[:2] = 1
+    small, large = glocal.denoise(noisy, 0.03, model=model), glocal.denoise(4 * noisy, 0.12, model=model)
+    np.testing.assert_allclose(large.image, 4 * small.image, atol=1e-4)
+    assert large.sigma == 0.12

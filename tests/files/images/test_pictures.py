@@ -3,9 +3,10 @@ import pytest
 from PIL import Image
 
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.colors import from_srgb, to_srgb
+from glocal.files.images.colors import from_srgb, to_srgb, white_of
 from glocal.files.images.convert import like, picture_from
 from glocal.files.images.picture import Picture, to_depth
+from glocal.files.images.write import write_image
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.float32, np.float64])
@@ -91,3 +92,36 @@ def test_message_for_an_unknown_depth():
     with pytest.raises(ArgumentError) as caught:
         to_depth(np.zeros((1, 1, 1)), "12")
     assert str(caught.value) == "to_depth: `depth` (='12') is unknown. Use one of 8, 16, float."
+
+
+@pytest.mark.parametrize("size", [(8, 8), (5, 11)])
+@pytest.mark.parametrize("profile", [None, "adobe"])
+def test_float_pictures_with_a_larger_range_keep_it(size, profile):
+    """Range 4: computed like the same picture in [0, 1], and returned four times as bright, also at another size."""
+    import imagecodecs
+
+    icc = bytes(imagecodecs.cms_profile("adobergb")) if profile else None
+    small = np.random.default_rng(0).random((8, 8, 3)).astype(np.float32)
+    small[0, 0] = 1
+    result = np.random.default_rng(1).random((*size, 3)).astype(np.float32)
+    one, four = Picture(small, icc=icc), Picture(4 * small, icc=icc)
+    np.testing.assert_allclose(to_srgb(four), to_srgb(one), atol=1e-6)
+    np.testing.assert_allclose(from_srgb(four, result).pixels, 4 * from_srgb(one, result).pixels, atol=1e-5)
+    np.testing.assert_array_equal(from_srgb(four, to_srgb(four)).pixels, four.pixels)
+
+
+def test_a_few_very_bright_pixels_do_not_darken_the_rest():
+    pixels = np.full((100, 100, 1), 0.5, np.float32)
+    pixels[0, 0] = 1000
+    assert white_of(pixels) == 1
+    np.testing.assert_array_equal(to_srgb(Picture(pixels))[1, 1], 0.5)
+    brighter = from_srgb(Picture(pixels), np.where(to_srgb(Picture(pixels)) == 0.5, 0.75, 1).astype(np.float32))
+    assert (brighter.pixels[0, 0, 0], brighter.pixels[1, 1, 0]) == (1000, 0.75)
+
+
+def test_integers_that_cannot_hold_a_larger_range_say_so(tmp_path):
+    notes = write_image(tmp_path / "a.png", Picture(np.full((4, 4, 3), 1.5, np.float32)))
+    assert notes == (
+        "PNG holds no float values: saved as 16",
+        "values outside of [0, 1] clipped: 16 bits hold no others",
+    )

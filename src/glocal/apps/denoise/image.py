@@ -27,6 +27,7 @@ from glocal.apps.denoise.models import SHIPPED, load_model
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DenoiseOptions
 from glocal.errors import InputError
+from glocal.files.images.colors import white_of
 from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
 from glocal.files.images.picture import Picture, to_type, type_of
 from glocal.files.provenance import build_recipe
@@ -125,14 +126,15 @@ def denoise(
     inputs, arguments = _sources(picture, shade, options)
     values = to_type(picture.pixels, np.dtype(np.float32))
     with computing_on("denoise", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
-        planes = _to_planes(values)
-        level = float(options.sigma or _estimate(planes))
+        white = white_of(picture.pixels)  # the networks know pictures in [0, 1]
+        planes = _to_planes(values / np.float32(white) if white > 1 else values)
+        level = float(options.sigma or white * _estimate(planes))
         changed = level > 0 and options.strength > 0
         if changed:
-            found = _denoised(planes, level, options, models, rows, meter if meter.callback else None)
+            found = _denoised(planes, level / white, options, models, rows, meter if meter.callback else None)
             if options.strength < 1:
                 found = torch.lerp(planes, found, options.strength)
-            cleaned = _from_planes(found)
+            cleaned = _from_planes(found) * np.float32(white)
             if shade is not None:
                 cover = mask_values(shade, picture.size, call="denoise")[:, :, None]
                 cleaned = np.where(cover == 0, values, values + cover * (cleaned - values))

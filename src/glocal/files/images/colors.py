@@ -19,76 +19,115 @@ from glocal.files.images.picture import Array, Picture, check_finite, to_type, t
 from glocal.files.metadata.matrix_profiles import matrix_profile
 from glocal.files.metadata.profiles import is_srgb, profile_space, srgb_profile, transform
 
+_SAMPLE = 1 << 20  # values from which the white of a float picture is found
+
+
+def white_of(pixels: Array) -> float:
+    """Return the pixel value that stands for white.
+
+    It is 1 for integers, which stand for [0, 1], and for floats up to 1. Float pictures may hold more, such as renderings
+    and scans with a larger range. Their white is the value that 99.9 % of the pixels stay below, so that a few very
+    bright ones do not make all others black. Cost: O(h w).
+
+    >>> white_of(np.array([[[0.5], [4.0]]], np.float32))
+    4.0
+    """
+    if pixels.dtype.kind != "f" or not pixels.size or not pixels.max() > 1:
+        return 1.0
+    flat = pixels.reshape(-1)
+    some = flat[:: max(1, flat.size // _SAMPLE)]
+    return max(1.0, float(np.quantile(some, 0.999, method="higher")))
+
 
 def to_srgb(picture: Picture) -> Array:
-    """The picture as sRGB values for computing.
+    """Compute the picture as sRGB values.
 
-    Args:
-        picture: Any picture; integers stand for [0, 1], its profile (if any) is honoured.
+    Parameters
+    ----------
+    picture : Picture
+        Integers stand for [0, 1], floats for [0, `white_of`]; its profile (if any) is applied.
 
-    Returns:
-        float32 `(h, w, 3)` in [0, 1]; gray pictures have three equal channels.
-        Colours that sRGB cannot hold, and float values outside of [0, 1], are clipped. Cost: O(h w).
+    Returns
+    -------
+    array (h, w, 3) of float32 in [0, 1]
+        Gray pictures have three equal channels. Colours that sRGB cannot hold are clipped. Cost: O(h w).
 
-    Raises:
-        InputError: Float pixels that are NaN or infinite.
+    Raises
+    ------
+    InputError
+        Float pixels that are NaN or infinite.
 
-    Example:
-        >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
-        array([[[1., 1., 1.]]], dtype=float32)
+    Examples
+    --------
+    >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
+    array([[[1., 1., 1.]]], dtype=float32)
     """
-    if picture.pixels.dtype.kind == "f":
-        check_finite(picture.pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
+    pixels = picture.pixels
+    if pixels.dtype.kind == "f":
+        check_finite(pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
+        white = white_of(pixels)
+        pixels = pixels / pixels.dtype.type(white) if white != 1 else pixels
     space = _space(picture)
     if space == "srgb":
-        values = to_type(picture.pixels, np.dtype(np.float32))
-        if picture.pixels.dtype.kind == "f":
+        values = to_type(pixels, np.dtype(np.float32))
+        if pixels.dtype.kind == "f":
             values = np.clip(values, 0, 1)
         return np.repeat(values, 3, axis=2) if picture.gray else values
     assert picture.icc is not None
     model = matrix_profile(picture.icc) if space == "rgb" else None
     if model is not None:
-        return model.to_srgb(picture.pixels)
-    rgb = transform(picture.pixels, picture.icc, srgb_profile(), space, "rgb")
+        return model.to_srgb(pixels)
+    rgb = transform(pixels, picture.icc, srgb_profile(), space, "rgb")
     if space == "gray":
         rgb[:] = rgb.mean(axis=2, keepdims=True)  # the white point of the profile tints gray by its rounding
     return np.clip(rgb, 0, 1, out=rgb)
 
 
 def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
-    """`picture` with new colours, in its own depth and profile, with its alpha and metadata.
+    """Give `picture` new colours, in its own depth, range and profile, with its alpha and metadata.
 
-    Args:
-        picture: The original.
-        image: New sRGB values `(h, w, 3)`, or `(h, w, 1)` for gray. With another height or width, the alpha is resized.
-        depth: "keep", or "8", "16" or "float" to round `image` to that depth instead of the picture's own.
+    Parameters
+    ----------
+    picture : Picture
+        The original.
+    image : array (h, w, 3), or (h, w, 1) for gray
+        New sRGB values. With another height or width, the alpha is resized.
+    depth : "keep", "8", "16" or "float"
+        Round `image` to that depth instead of the picture's own.
 
-    Returns:
-        A picture like `picture`. A gray picture stays gray when the three new channels are equal; otherwise it becomes
-        a colour picture in sRGB. Cost: O(h w).
+    Returns
+    -------
+    Picture
+        A gray picture stays gray when the three new channels are equal; otherwise it becomes a colour picture in sRGB.
+        Cost: O(h w).
 
-    Raises:
-        InputError: `image` has another number of channels or holds NaNs.
+    Raises
+    ------
+    InputError
+        `image` has another number of channels or holds NaNs.
     """
     image = _checked(image)
     dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
+    white = image.dtype.type(white_of(picture.pixels))
     alpha = _resized(picture.alpha, image.shape[:2])
     new = replace(picture, alpha=None if alpha is None else to_type(alpha, dtype))
     if picture.gray and image.shape[2] == 3:
         if not _neutral(image):
-            return replace(new, pixels=_quantised(image, dtype), icc=None)
+            return replace(new, pixels=_quantised(_times(image, white), dtype), icc=None)
         image = image[:, :, :1]
     space = _space(picture)
     same_size = image.shape[:2] == picture.size
     if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
         if not picture.gray and image.shape[2] == 1:
             image = np.repeat(image, 3, axis=2)
-        return replace(new, pixels=_quantised(image, dtype))
+        return replace(new, pixels=_quantised(_times(image, white), dtype))
     rgb = np.repeat(image, 3, axis=2) if image.shape[2] == 1 else image
     own = _to_own(picture, rgb, space)
     if same_size:
         wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
-        own = to_type(picture.pixels, wide) + (own - _to_own(picture, to_srgb(picture), space))
+        own = to_type(picture.pixels, wide) + _times(own - _to_own(picture, to_srgb(picture), space), white)
+    else:
+        own = _times(own, white)
     return replace(new, pixels=_quantised(own, dtype))
 
 
@@ -138,6 +177,10 @@ def _neutral(image: Array) -> bool:
 def _beyond_unit(pixels: Array) -> bool:
     """Whether sRGB in [0, 1] and float32 does not hold the pixels as they are."""
     return pixels.dtype == np.float64 or (pixels.dtype.kind == "f" and bool(pixels.min() < 0 or pixels.max() > 1))
+
+
+def _times(values: Array, white: Any) -> Array:
+    return values if white == 1 else values * white
 
 
 def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:

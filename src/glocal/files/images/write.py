@@ -103,6 +103,8 @@ def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tupl
         notes.append(
             f"{target.name} holds no {wanted if wanted == 'float' else wanted + '-bit'} values: saved as {goal}"
         )
+    if goal != "float" and picture.depth == "float" and (picture.pixels.max() > 1 or picture.pixels.min() < 0):
+        notes.append(f"values outside of [0, 1] clipped: {goal} bits hold no others")
     alpha = picture.alpha
     if alpha is not None and not target.alpha:
         notes.append(f"{target.name} holds no transparency: alpha dropped")
