@@ -276,3 +276,40 @@ def test_standard_input_and_output():
     after, rate_after = soundfile.read(io.BytesIO(done.stdout), dtype="int16")
     np.testing.assert_array_equal(after, before)
     assert rate_after == rate
+
+
+def without_length(data: bytes) -> bytes:
+    """An MP3 file without its first frame, which holds no sound but says how many frames there are."""
+    from glocal.files.audio.mpeg import Frame
+
+    first = Frame.at(data, 0)
+    assert first is not None
+    assert b"Xing" in data[: first.size]
+    return data[first.size :]
+
+
+@pytest.mark.parametrize(("rate", "channels"), [(44100, 1), (16000, 1), (48000, 2), (8000, 1)])
+@pytest.mark.parametrize("before", [b"", b"ID3\4\0\0\0\0\1\0" + bytes(128)])
+def test_mp3_files_that_do_not_say_how_long_they_are(tmp_path, rate, channels, before):
+    time = np.arange(3 * rate) / rate
+    sound = np.repeat(0.3 * np.sin(2 * np.pi * (200 + 60 * time) * time)[:, None], channels, 1)
+    with create_audio(tmp_path / "a.mp3", rate=rate, channels=channels) as out:
+        out.write(sound)
+    (tmp_path / "b.mp3").write_bytes(before + without_length((tmp_path / "a.mp3").read_bytes()))
+    with open_audio(tmp_path / "a.mp3") as whole, open_audio(tmp_path / "b.mp3") as other:
+        expected, found = whole.read(), other.read()
+        assert (other.info.rate, other.info.channels, other.info.format) == (rate, channels, "MP3")
+        assert abs(other.info.frames - len(expected)) < 4000
+    delay = int(np.correlate(found[: rate // 2, 0], expected[: rate // 4, 0], "valid").argmax())  # known to the encoder
+    length = len(expected) - 4000
+    np.testing.assert_allclose(found[delay : delay + length], expected[:length], atol=1e-3)
+
+
+def test_an_mp3_file_from_the_middle_of_a_stream(tmp_path):
+    """Its first frames need what came before; that is no damage."""
+    with create_audio(tmp_path / "a.mp3", rate=44100, channels=1) as out:
+        out.write(np.random.default_rng(0).normal(0, 0.1, (3 * 44100, 1)))
+    data = (tmp_path / "a.mp3").read_bytes()
+    (tmp_path / "b.mp3").write_bytes(data[len(data) // 3 :])
+    with open_audio(tmp_path / "b.mp3") as sound:
+        assert len(sound.read()) == pytest.approx(2 * 44100, rel=0.05)

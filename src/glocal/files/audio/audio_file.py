@@ -11,9 +11,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from glocal.errors import ArgumentError, InputError
 from glocal.files import provenance as recipes
 from glocal.files.audio.formats import CHUNKED, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
 from glocal.files.audio.formats import AudioInfo as AudioInfo
+from glocal.files.audio.mpeg import with_length
 from glocal.files.audio.output import RECIPE_MARK
 from glocal.files.audio.output import AudioWriter as AudioWriter
 from glocal.files.audio.output import create_audio as create_audio
@@ -36,8 +37,8 @@ _UNKNOWN_FRAMES = 1 << 60  # libsndfile's answer for a stream that does not say 
 class AudioReader:
     """An open audio file. Use it as a context manager; see `open_audio`."""
 
-    def __init__(self, name: str, stream: Any, spooled: IO[bytes] | None) -> None:
-        self._name, self._stream, self._spooled = name, stream, spooled
+    def __init__(self, name: str, stream: Any, *, exact: bool, close: Callable[[], None]) -> None:
+        self._name, self._stream, self._exact, self._close = name, stream, exact, close
         self.info = _info(name, stream)
 
     def blocks(self, frames: int) -> Iterator[Array]:
@@ -61,7 +62,7 @@ class AudioReader:
                     yield block
                 if len(block) < frames:
                     break
-            if self.info.frames is not None and position < self.info.frames:
+            if self._exact and self.info.frames is not None and position < self.info.frames:
                 raise Unreadable(f"{CUT_SHORT}: {position:,} of {self.info.frames:,} samples are there")
             if position == 0:
                 raise Unreadable("it holds no samples", "Use a file with sound in it")
@@ -72,9 +73,7 @@ class AudioReader:
 
     def close(self) -> None:
         """Close the file."""
-        self._stream.close()
-        if self._spooled is not None:
-            self._spooled.close()
+        self._close()
 
     def __enter__(self) -> AudioReader:
         return self
@@ -94,37 +93,37 @@ def open_audio(path: str | os.PathLike[str]) -> AudioReader:
         InputError: The file is missing, of an unknown format, cut short, or its header makes no sense.
     """
     name = str(path)
-    spooled: IO[bytes] | None = None
-    with _reading(name):
-        if name == "-":
-            spooled = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the reader
-            shutil.copyfileobj(sys.stdin.buffer, spooled, 1 << 20)
-            size = spooled.tell()
-            spooled.seek(0)
-            _check_head(spooled, size)
-            spooled.seek(0)
-            stream = _forward_stream(spooled)
-        else:
-            if Path(name).is_dir():
-                raise Unreadable("it is a folder", "Name a file, or use a command that takes folders")
-            with Path(name).open("rb") as file:
-                _check_head(file, os.fstat(file.fileno()).st_size)
-            stream = _forward_stream(name)
-        try:
-            if stream.format not in READABLE:
-                raise Unreadable(f"{stream.format} is not supported", f"Use one of {SUPPORTED}")
-            check_numbers(stream.channels, stream.samplerate)
-            if stream.frames <= 0:
-                raise Unreadable("it holds no samples or is cut short", "Use a file with sound in it")
-            return AudioReader(name, stream, spooled)
-        except BaseException:
-            stream.close()
-            raise
+    with _reading(name), contextlib.ExitStack() as stack:
+        file = stack.enter_context(_opened(name))
+        _check_head(file, file.seek(0, 2))
+        counted = with_length(file)
+        file.seek(0)
+        # By its name where that is possible: libsndfile is faster without Python between itself and the file.
+        source = counted or (file if name == "-" else os.fsencode(name) if os.name == "posix" else name)
+        stream = stack.enter_context(_forward_stream(source))
+        if stream.format not in READABLE:
+            raise Unreadable(f"{stream.format} is not supported", f"Use one of {SUPPORTED}")
+        check_numbers(stream.channels, stream.samplerate)
+        if stream.frames <= 0:
+            raise Unreadable("it holds no samples or is cut short", "Use a file with sound in it")
+        return AudioReader(name, stream, exact=counted is None, close=stack.pop_all().close)
 
 
-def _check_head(file: Any, size: int) -> None:
+def _opened(name: str) -> BinaryIO:
+    """Open a file, or keep the standard input in a temporary one."""
+    if name != "-":
+        if Path(name).is_dir():
+            raise Unreadable("it is a folder", "Name a file, or use a command that takes folders")
+        return Path(name).open("rb")
+    spooled = tempfile.TemporaryFile()  # noqa: SIM115  it lives as long as the reader
+    shutil.copyfileobj(sys.stdin.buffer, spooled, 1 << 20)
+    return cast(BinaryIO, spooled)
+
+
+def _check_head(file: BinaryIO, size: int) -> None:
     if size == 0:
         raise Unreadable("the file is empty", "Use a file with sound in it")
+    file.seek(0)
     check_wav(file, size)
 
 
