@@ -12,13 +12,9 @@ import numpy as np
 from PIL import Image
 
 import glocal
+from glocal.training.scores import psnr
 
 SIGMA = 25 / 255
-
-
-def psnr(found: np.ndarray, truth: np.ndarray) -> float:
-    """PSNR in dB of pictures in [0, 1]."""
-    return float(-10 * np.log10(np.mean((np.clip(found, 0, 1) - truth) ** 2)))
 
 
 def main() -> None:
@@ -36,7 +32,7 @@ def main() -> None:
     panels = {"noisy": noisy}
     panels |= {model: glocal.denoise(noisy, SIGMA, model=model).image for model in ("local", "nonlocal", "wide")}
     for name, panel in panels.items():
-        print(f"{name}: {psnr(panel, truth):.2f} dB")
+        print(f"{name}: {psnr(np.clip(panel, 0, 1), truth):.2f} dB")
     row = np.concatenate([np.clip(panel, 0, 1) for panel in (*panels.values(), truth)], 1)
     Image.fromarray(np.rint(255 * row).astype(np.uint8)).save(chosen.output / "denoise_models.jpg", quality=90)
 

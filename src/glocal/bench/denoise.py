@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glocal.errors import InputError
+from glocal.training.scores import psnr
 
 Array = npt.NDArray[Any]
 Method = Callable[[Array, float], Array]
@@ -25,7 +26,7 @@ LEVELS = (15, 25, 50)
 
 
 @dataclass(frozen=True)
-class Score:
+class Row:
     """One method on one set at one level (of 255): mean PSNR in dB and seconds for each megapixel."""
 
     set: str
@@ -72,10 +73,10 @@ def run(
     levels: Sequence[int] = LEVELS,
     first: int | None = None,
     progress: Callable[[float], None] | None = None,
-) -> list[Score]:
+) -> list[Row]:
     """Measure every method on every folder and level. `first` takes only so many pictures of each folder.
 
-    Returns one Score a set, level and method. The noise of picture `i` comes from the seed `(i, level)`.
+    Return one Row a set, level and method. The noise of picture `i` comes from the seed `(i, level)`.
     """
     scores = []
     works = [(folder, level) for folder in folders for level in levels]
@@ -92,7 +93,7 @@ def run(
     return scores
 
 
-def text(scores: Sequence[Score]) -> str:
+def text(scores: Sequence[Row]) -> str:
     """Return a table for a terminal: one row a method, one column a set and level."""
     columns = list(dict.fromkeys((s.set, s.level) for s in scores))
     by_key = {(s.method, s.set, s.level): s for s in scores}
@@ -108,14 +109,14 @@ def text(scores: Sequence[Score]) -> str:
 
 def _measure(
     name: str, level: int, method: str, function: Method, pictures: Sequence[Array], noisies: Sequence[Array]
-) -> Score:
+) -> Row:
     function(noisies[0][:64, :64], level / 255)  # compiles and loads
     scores, started = [], time.perf_counter()
     for truth, noisy in zip(pictures, noisies, strict=True):
         found = np.clip(function(noisy, level / 255), 0, 1)
-        scores.append(-10 * np.log10(np.mean((found - truth) ** 2)))
+        scores.append(psnr(found, truth))
     seconds = (time.perf_counter() - started) / sum(truth.size for truth in pictures) * 1e6
-    return Score(name, level, method, float(np.mean(scores)), seconds, len(pictures))
+    return Row(name, level, method, float(np.mean(scores)), seconds, len(pictures))
 
 
 def _pictures(folder: Path, first: int | None) -> list[Array]:

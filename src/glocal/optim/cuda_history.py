@@ -109,7 +109,7 @@ class RecordedSearch(Search):
 
         changed = (x, gradient, direction, self.step, history.rows, history.ring, history.slope)
         before = [tensor.clone() for tensor in changed]
-        self.launches = [_recorded(work) for work in (attempt, accept)]
+        self.launches = [recorded(work) for work in (attempt, accept)]
         for tensor, old in zip(changed, before, strict=True):
             tensor.copy_(old)
 
@@ -133,7 +133,7 @@ class RecordedSearch(Search):
         self.launches[1].replay()
 
 
-def _recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
     """Record what a function launches. It runs twice first, so that kernels are compiled and caches are filled."""
     aside, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     aside.wait_stream(torch.cuda.current_stream())

@@ -92,5 +92,5 @@ def test_measures_that_are_not_installed_say_so(data, monkeypatch):
 
 def test_the_delay_of_a_peer_is_found(data):
     clip = data.test[0]
-    assert peers._delay(np.roll(clip, 160), clip) == 160
-    assert peers._delay(clip, clip) == 0
+    assert peers.delay(np.roll(clip, 160), clip) == 160
+    assert peers.delay(clip, clip) == 0

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -177,14 +176,12 @@ def test_help_does_not_wait_for_torch(folder, capsys):
 
     home = str(Path(glocal.__file__).parents[1])
     code = "import sys; from glocal.cli.main import run; run(['color', '--help']); sys.exit('torch' in sys.modules)"
-    started = time.perf_counter()
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, check=False, env={**os.environ, "PYTHONPATH": home}
         ).returncode
         == 0
     )
-    assert time.perf_counter() - started < 5  # the figure on an idle machine is 0.3 s
 
 
 def test_dry_run_tells_memory_and_time(folder, capsys):

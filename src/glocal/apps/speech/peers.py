@@ -37,11 +37,11 @@ def rnnoise(noisy: Samples) -> Samples:
     joined = np.concatenate(frames, axis=1)[0].astype(np.float32) / 32767
     out = np.asarray(soxr.resample(joined, 48000, RATE), dtype=np.float32) / np.float32(gain)
     out = np.pad(out, (0, max(0, 2 * n + _LONGEST - len(out))))
-    late = _delay(out[n : 2 * n], noisy)
+    late = delay(out[n : 2 * n], noisy)
     return np.ascontiguousarray(out[n + late : 2 * n + late])
 
 
-def _delay(late: Samples, early: Samples, most: int = _LONGEST) -> int:
+def delay(late: Samples, early: Samples, most: int = _LONGEST) -> int:
     """By how many samples `late` follows `early`, from the peak of their correlation."""
     n = 2 * len(early)
     cross = np.fft.irfft(np.fft.rfft(late, n) * np.conj(np.fft.rfft(early, n)), n)
