@@ -31,7 +31,6 @@ ON_SIGNALS = (
     "variation",
 )
 ON_VECTORS = ("products", "combine")
-_ON_GPU = tuple(name for name in ON_SIGNALS if name != "reverse")
 ON_WINDOWS = ("similarities", "weighted_differences")
 ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
 OPERATIONS = (
@@ -74,8 +73,8 @@ class Backend:
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "cuda",
-        {"patch_neighbors": "cuda.neighbors"}
-        | dict.fromkeys(_ON_GPU, "cuda.operations")
+        dict.fromkeys(("patch_neighbors", "knn", "window_neighbors"), "cuda.neighbors")
+        | dict.fromkeys(ON_SIGNALS, "cuda.operations")
         | dict.fromkeys(ON_WINDOWS, "cuda.ranked"),
         _cuda_refuses,
         half=True,

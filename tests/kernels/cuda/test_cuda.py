@@ -135,8 +135,8 @@ def test_the_backend_runs_what_it_has_and_only_on_a_gpu(monkeypatch):
     picked = {op: select.chosen(op, "cuda").name for op in select.OPERATIONS}
     assert picked["patch_neighbors"] == "cuda"
     assert picked["gram"] == picked["shared_conv"] == "cuda"
-    assert picked["knn"] == "portable"
-    assert picked["reverse"] == "reference"
+    assert picked["knn"] == picked["window_neighbors"] == "cuda"
+    assert picked["products"] == "reference"
     monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
     with pytest.raises(DeviceError, match="the tensors lie on cpu"):
         select.pick("gram", "cpu")

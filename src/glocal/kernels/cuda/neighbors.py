@@ -7,12 +7,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from glocal.kernels import portable
+from glocal.kernels import portable, portable_window
+from glocal.kernels.cuda import rank_kernels, window_sum_kernels
 from glocal.kernels.cuda import search_kernels as triton_search
 from glocal.kernels.cuda.operations import device_of
 
 _COLUMNS = 64  # that one warp looks at at a time
 _LARGEST, _MOST = 7, 64  # side of the patches whose additions are written out, and neighbours of a list
+_SPARE = 8  # candidates beyond k: enough that few rows are searched again
+_SORTED, _HELD = 17, 64  # neighbours and cells that one thread of the search by shifts keeps
+_SHIFTS, _SUMS = 4096, 1 << 25  # shifts of that search, and column sums at a time (128 MiB)
+_BLOCK = 128
+
+Progress = Callable[[float], None] | None
 
 
 def patch_neighbors(
@@ -21,22 +28,119 @@ def patch_neighbors(
     patch: tuple[int, int],
     coords: float,
     radius: int | None,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress = None,
 ) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches, in one launch: `progress` is not called. Memory O(n k)."""
+    """Find the `k` nearest patches, by few launches: `progress` is not called. Memory O(n k)."""
     k = int(k)
     (c, height, width), (ph, pw) = planes.shape, patch
     if max(patch) > _LARGEST or k > _MOST:
         return portable.patch_neighbors(planes, k, patch, coords, radius, progress)
     h, w = height - ph + 1, width - pw + 1
-    n, slots = h * w, max(16, 1 << max(0, k - 2).bit_length())
+    n = h * w
     neighbors = torch.empty(n, k, dtype=torch.int32, device=planes.device)
     squared = torch.empty(n, k, dtype=torch.float32, device=planes.device)
     factor = float(torch.tensor(coords * coords, dtype=torch.float32))
+    planes = planes.contiguous()
+    if radius is not None and 1 < k <= _SORTED and c * ph <= _HELD and (2 * radius + 1) ** 2 <= _SHIFTS:
+        _by_shifts(planes, neighbors, squared, patch, factor, min(int(radius), h - 1), min(int(radius), w - 1))
+        return neighbors, squared
     reach = max(h, w) if radius is None else min(int(radius), max(h, w))
     with device_of(planes):
         triton_search.search[(n,)](
-            planes.contiguous(), neighbors, squared, h, w, height * width, width, factor, reach, 0,
-            C=c, PH=ph, PW=pw, K=k - 1, SLOTS=slots, BLOCK=_COLUMNS, num_warps=1, enable_fp_fusion=False,
+            planes, neighbors, squared, h, w, height * width, width, factor, reach, 0,
+            C=c, PH=ph, PW=pw, K=k - 1, SLOTS=max(16, 1 << max(0, k - 2).bit_length()), BLOCK=_COLUMNS,
+            num_warps=1, enable_fp_fusion=False,
         )  # fmt: skip
     return neighbors, squared
+
+
+def _by_shifts(
+    planes: Tensor, neighbors: Tensor, squared: Tensor, patch: tuple[int, int], factor: float, ry: int, rx: int
+) -> None:
+    """Search all shifts, band by band. Memory: O(n k) and column sums of a fixed amount."""
+    (c, height, width), (ph, pw) = planes.shape, patch
+    h, w, shifts = height - ph + 1, width - pw + 1, (2 * ry + 1) * (2 * rx + 1)
+    rows = max(1, min(h, _SUMS // (shifts * width)))
+    sums = torch.empty(shifts * rows * width, device=planes.device)
+    with device_of(planes):
+        for first in range(0, h, rows):
+            count = min(rows, h - first)
+            window_sum_kernels.column_sums[(-(-width // _BLOCK), count, 2 * ry + 1)](
+                planes, sums, first, rows, h, height * width, width, ry, rx,
+                C=c, PH=ph, BLOCK=_BLOCK, num_warps=4, enable_fp_fusion=False,
+            )  # fmt: skip
+            window_sum_kernels.nearest_of_row[(-(-w // _BLOCK), count)](
+                sums, neighbors, squared, first, rows, h, w, width, factor, ry, rx,
+                K=neighbors.shape[1] - 1, PW=pw, BLOCK=_BLOCK, num_warps=4, enable_fp_fusion=False,
+            )  # fmt: skip
+
+
+def knn(features: Tensor, k: int, progress: Progress = None, source: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows; the contract is `reference.knn`, bit for bit. `progress` is not called.
+
+    Products of rounded rows choose a few more candidates than k; their distances are computed again in float64. Rows
+    for which a bound on the rounding leaves open whether another belongs to them are searched in float64 alone.
+    Cost: O(n m f) time, O(n (f + k)) memory.
+    """
+    if k > _MOST - _SPARE:
+        return portable.knn(features, k, progress)
+    query, other = features.contiguous(), (features if source is None else source).contiguous()
+    (n, f), m = query.shape, len(other)
+    middle = other.mean(0, dtype=torch.float64)
+    sides = [_rounded(part, middle) for part in ((query,) if source is None else (query, other))]
+    (rough, norms, shifts), (there, there_norms, there_shifts) = sides[0], sides[-1]
+    error = 4 * (f + 8) * torch.finfo(torch.float32).eps
+    bounds = torch.stack([there_norms.max(), there_shifts.max(), torch.full_like(there_norms[0], error)])
+    slots = 1 << (k + _SPARE - 1).bit_length()
+    values = torch.empty(n, slots, device=query.device)
+    indices = torch.empty(n, slots, dtype=torch.int32, device=query.device)
+    neighbors = torch.empty(n, k, dtype=torch.int32, device=query.device)
+    squared = torch.empty(n, k, dtype=torch.float64, device=query.device)
+    unsure = torch.empty(n, dtype=torch.int8, device=query.device)
+    shape = {"SELF": source is None, "SLOTS": slots}
+    with device_of(query):
+        rank_kernels.nearest[(-(-n // 64),)](
+            rough, there, there_norms.float(), values, indices, n, m, f, **shape,
+            BLOCK_Q=64, BLOCK_S=128, BLOCK_F=min(64, max(16, 1 << (f - 1).bit_length())), PRECISION="tf32",
+            num_warps=4, num_stages=2,
+        )  # fmt: skip
+        rank_kernels.rerank[(n,)](
+            query, other, values, indices, norms, shifts, bounds, neighbors, squared, unsure, m, f, **shape, K=k,
+            num_warps=1, enable_fp_fusion=False,
+        )  # fmt: skip
+        rows = unsure.nonzero().view(-1)
+        if len(rows):
+            rank_kernels.exact[(len(rows),)](
+                query, other, rows, neighbors, squared, m, f, SELF=source is None, K=k,
+                SLOTS=max(2, 1 << (k - 1).bit_length()), BLOCK=256, num_warps=4, enable_fp_fusion=False,
+            )  # fmt: skip
+    return neighbors, squared
+
+
+def _rounded(rows: Tensor, middle: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rows about the middle with the 11 bits that the matrix unit keeps, their squares, and how far rounding moved them."""
+    centred = rows.double() - middle
+    bits = centred.float().view(torch.int32)
+    rough = ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+    wide = rough.double()
+    return rough, wide.square().sum(1), (centred - wide).square().sum(1).sqrt()
+
+
+def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Tensor:
+    """Find the `k` most similar vertices inside a window; the contract is `reference_search.window_neighbors`.
+
+    Cost: O(b h w radius^2 f) time in one launch, O(b h w k) memory.
+    """
+    if k > _MOST:
+        return portable_window.window_neighbors(features, k, radius, exclude)
+    b, h, w, f = features.shape
+    tile_h, tile_w = (4, 4) if h >= 3 else (1, 16)
+    tiles_y, tiles_x = -(-h // tile_h), -(-w // tile_w)
+    neighbors = torch.empty(b * h * w, k, dtype=torch.int32, device=features.device)
+    with device_of(features):
+        rank_kernels.window[(b * tiles_y * tiles_x,)](
+            features.contiguous(), neighbors, h, w, tiles_y, tiles_x, min(radius, max(h, w)), exclude, f,
+            K=k, SLOTS=max(2, 1 << (k - 1).bit_length()), TILE_H=tile_h, TILE_W=tile_w, CHUNK=256,
+            BLOCK_F=min(64, max(16, 1 << (f - 1).bit_length())), PRECISION="tf32x3", num_warps=4, num_stages=1,
+        )  # fmt: skip
+    return neighbors

@@ -1,85 +1,101 @@
-"""The operations of style transfer on a GPU: products by torch, what torch has no single call for by Triton.
+"""The operators on a GPU: how each is put together from launches (`convolve`) and torch's own products.
 
-What they compute is said in `reference`. Every run gives the same bits, where torch's own gradient of a gather, which
-serves batches and signals of many channels, adds in an order that changes. Other operations are those of `reference`.
-Signs near 0 are not decided in the precision of x, as they are on the CPU.
+What they compute is said in `reference`. Every run gives the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from glocal.kernels import known as facts
 from glocal.kernels import reference
+from glocal.kernels.cuda import convolve
 from glocal.kernels.cuda import signal_kernels as triton_signals
-from glocal.kernels.known import reverse
+from glocal.kernels.cuda.convolve import device_of, edge_products, graph_conv, in_edge_sums, shared_conv
 
-_NARROW = 4  # channels that the sums over in-edges go through one by one
 _PIECE = 512  # vertices: so many are multiplied in the vectors' own precision, and the products are added in float64
+_WIDEST = 512  # maps whose signs near 0 are decided in a higher precision
+NEAR = 1e-6  # of a map's usual size: what is nearer to 0 counts as near, as on the CPU
+TRACE = 1e-18  # of what is near 0: what a map becomes that is positive, but not in the precision of the maps
 
-
-def device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Where Triton shall launch, which takes the current device."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
-
-
-def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
-    """`reference.extract`."""
-    return reference.extract(x, neighbors, weights)
-
-
-def extract_backward(
-    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
-) -> tuple[Tensor | None, ...]:
-    """`reference.extract_backward`. The gradient of a single narrow signal is summed in a fixed order."""
-    if x.shape[0] != 1 or x.shape[2] > _NARROW:
-        return reference.extract_backward(g, x, neighbors, weights, mask)
-    gx = in_edge_sums(g[0].flatten(1), weights, neighbors, x.shape[2], x.shape[1]).unsqueeze(0) if mask[0] else None
-    return gx, reference.extract_backward(g, x, neighbors, weights, (False, mask[1]))[1]
-
-
-def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
-    """`reference.graph_conv`."""
-    return reference.graph_conv(x, neighbors, weights, filters)
+__all__ = [
+    "extract",
+    "extract_backward",
+    "gram",
+    "gram_backward",
+    "gram_maps",
+    "graph_conv",
+    "graph_conv_backward",
+    "reverse",
+    "shared_conv",
+    "shared_conv_backward",
+    "variation",
+]
 
 
 def graph_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """`reference.graph_conv_backward`, with the sums of `extract_backward`."""
-    patches = torch.einsum("bnm,dcm->bndc", g, filters)
-    gf = torch.einsum("bndc,bnm->dcm", extract(x, neighbors, weights), g) if mask[2] else None
-    return *extract_backward(patches, x, neighbors, weights, mask[:2]), gf
-
-
-def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
-    """`reference.shared_conv`."""
-    return reference.shared_conv(x, neighbors, weights, taps)
+    """The gradients of `graph_conv`. That of the weights needs memory for all patches."""
+    sources, gx, gw = x.shape[1], None, None
+    if mask[0]:
+        gx = convolve.signal_slopes(g, neighbors, weights, filters, facts.reverse(neighbors, sources), sources)
+    if mask[1]:
+        gw = edge_products(x, neighbors, convolve.patch_slopes(g, filters))
+    return gx, gw, convolve.filter_slopes(x, neighbors, weights, g) if mask[2] else None
 
 
 def shared_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """`reference.shared_conv_backward`, with the sums of `extract_backward`."""
-    patches = torch.einsum("bnc,d->bndc", g, taps)
-    gt = torch.einsum("bndc,bnc->d", extract(x, neighbors, weights), g) if mask[2] else None
-    return *extract_backward(patches, x, neighbors, weights, mask[:2]), gt
+    """The gradients of `shared_conv`. Cost: O(b n d c) time, O(n d) memory."""
+    gx = gw = gt = None
+    if mask[0]:
+        gx = in_edge_sums(g, weights, taps, facts.reverse(neighbors, x.shape[1]), x.shape[1], len(taps))
+    if mask[1] or mask[2]:
+        products = edge_products(x, neighbors, g)
+        gt = (products if weights is None else products * weights).sum(0) if mask[2] else None
+        gw = products * taps if mask[1] else None
+    return gx, gw, gt
+
+
+def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
+    """`reference.extract`: (b, n, d, c)."""
+    patches = x.index_select(1, neighbors.view(-1)).unflatten(1, neighbors.shape)
+    return patches if weights is None else patches.mul_(weights.unsqueeze(-1))
+
+
+def extract_backward(
+    g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `extract`. Cost: O(b n d c)."""
+    sources, d = x.shape[1], neighbors.shape[1]
+    gx = in_edge_sums(g, weights, None, facts.reverse(neighbors, sources), sources, d) if mask[0] else None
+    return gx, edge_products(x, neighbors, g) if mask[1] else None
+
+
+def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
+    """`reference.reverse`, in int32 where the edges can be counted so."""
+    start, edges = reference.reverse(neighbors, num_sources)
+    return (start.int(), edges.int()) if neighbors.numel() < 2**31 else (start, edges)
 
 
 def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Gram matrix in float64, and the maps (n, m), in the dtype of the filters.
 
+    Where x has a higher precision than the filters, it decides which maps are positive, as on the CPU.
     Cost: O(n m (d c + m)) time, O(n (d c + m)) memory.
     """
-    (n, d), c, m = neighbors.shape, x.shape[1], filters.shape[2]
-    patches = x.to(filters).index_select(0, neighbors.view(-1)).view(n, d, c)
-    if weights is not None:
-        patches.mul_(weights.unsqueeze(-1))
-    maps = torch.addmm(bias, patches.view(n, d * c), filters.reshape(d * c, m)).relu_()
+    d, c, m = filters.shape
+    patches = extract(x.to(filters).unsqueeze(0), neighbors, weights).view(-1, d * c)
+    maps = torch.addmm(bias, patches, filters.reshape(d * c, m))
+    if x.dtype == filters.dtype or m > _WIDEST:
+        maps.relu_()
+    else:
+        _rectify(maps, x, neighbors, weights, filters, bias)
     return inner_products(maps.t()), maps
 
 
@@ -92,9 +108,26 @@ def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
     """The gradient of x (s, c), in the dtype of the filters, from that of the Gram matrix, g (m, m)."""
-    flat = filters.flatten(0, 1)
     slope = torch.ops.aten.threshold_backward(maps @ (g + g.t()).to(filters), maps, 0)
-    return in_edge_sums(slope @ flat.t().contiguous(), weights, neighbors, *x.shape[::-1])
+    patches, sources = convolve.patch_slopes(slope.unsqueeze(0), filters), len(x)
+    return in_edge_sums(patches, weights, None, facts.reverse(neighbors, sources), sources, len(filters))[0]
+
+
+def _rectify(maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> None:
+    """Set negative maps (n, m) to 0, in place; x, in a higher precision, decides the signs near 0."""
+    (n, d), (_, c, m) = neighbors.shape, filters.shape
+    largest = x.abs().max()
+    if weights is not None:
+        largest = largest * facts.known(weights, "largest sum", lambda: weights.abs().sum(1).max()) / d
+    near = NEAR * (largest * (d * c * filters.square().sum((0, 1))).sqrt() + bias.abs())
+    block_m = max(16, 1 << (m - 1).bit_length())
+    block = max(1, 1024 // block_m)
+    with device_of(maps):
+        triton_signals.rectify[(-(-n // block),)](
+            maps, near.to(maps), x.contiguous(), neighbors, maps if weights is None else weights.contiguous(),
+            filters.contiguous(), bias.contiguous(), n, d,
+            C=c, M=m, WEIGHTED=weights is not None, TRACE=TRACE, BLOCK=block, BLOCK_M=block_m,
+        )  # fmt: skip
 
 
 def inner_products(vectors: Tensor) -> Tensor:
@@ -107,19 +140,6 @@ def inner_products(vectors: Tensor) -> Tensor:
         parts = vectors[:, :whole].unflatten(1, (-1, _PIECE)).transpose(0, 1)
         total = total + torch.bmm(parts, parts.transpose(1, 2)).sum(0, dtype=torch.float64)
     return total
-
-
-def in_edge_sums(q: Tensor, weights: Tensor | None, neighbors: Tensor, c: int, n: int) -> Tensor:
-    """`sum_e w_e q[e]` over the edges e that point to each of n sources: q (vertices, d c) -> (n, c). Cost: O(n d c)."""
-    start, edges = reverse(neighbors, n)
-    q, out = q.contiguous(), q.new_empty(n, c)
-    block = 16
-    with device_of(q):
-        triton_signals.in_edge_sums[(-(-n // block),)](
-            q, q if weights is None else weights, start, edges, out, n,
-            C=c, WEIGHTED=weights is not None, BLOCK=block, WIDE=32,
-        )  # fmt: skip
-    return out
 
 
 def variation(image: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,70 @@
+"""The searches of the GPU that rank products of features equal the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glocal.kernels import reference, reference_search
+
+pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
+from glocal.kernels.cuda import neighbors as cuda
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def draw(shape, values, seed=0):
+    """Few different values give ties; otherwise there are none."""
+    make = torch.Generator().manual_seed(seed)
+    return (
+        torch.randint(-1, 2, shape, generator=make).float() if values == "ties" else torch.randn(shape, generator=make)
+    )
+
+
+# pictures, height, width, features, k, radius, exclude
+WINDOWS = [
+    (1, 5, 6, 3, 4, 1, -1),
+    (2, 7, 5, 20, 5, 2, 0),
+    (1, 1, 20, 4, 3, 4, 0),
+    (1, 6, 6, 70, 8, 2, 1),  # more features than a tile has
+    (1, 3, 3, 2, 1, 0, -1),
+    (1, 17, 18, 2, 6, 9, -1),  # more candidates than a tile has
+]
+
+
+@pytest.mark.parametrize("values", ["ties", "none"])
+@pytest.mark.parametrize("case", WINDOWS, ids=str)
+def test_windows(case, values):
+    b, h, w, f, k, radius, exclude = case
+    x = draw((b, h, w, f), values)
+    found = cuda.window_neighbors(x.to(DEVICE), k, radius, exclude)
+    assert torch.equal(found.cpu(), reference_search.window_neighbors(x, k, radius, exclude))
+
+
+# rows, features, k, dtype
+ROWS = [
+    (60, 5, 4, torch.float32),
+    (40, 17, 16, torch.float64),
+    (6, 3, 6, torch.float32),
+    (1, 2, 1, torch.float32),
+]
+
+
+@pytest.mark.parametrize("values", ["ties", "none", "far"])
+@pytest.mark.parametrize("case", ROWS, ids=str)
+def test_nearest_rows_to_the_bit(case, values):
+    """Far from 0 the products of rounded rows say little, and with ties they leave rows open."""
+    n, f, k, dtype = case
+    x = draw((n, f), values).to(dtype) + (1e4 if values == "far" else 0)
+    found, squared = cuda.knn(x.to(DEVICE), k)
+    neighbors, expected = reference.knn(x, k)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(squared.cpu(), expected)
+
+
+def test_distances_that_float32_cannot_hold():
+    x = torch.tensor([[0.0], [1e30], [3e30], [7e30]], dtype=torch.float64).repeat(6, 1)
+    found, squared = cuda.knn(x.to(DEVICE), 9)
+    neighbors, expected = reference.knn(x, 9)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(squared.cpu(), expected)
