@@ -39,7 +39,7 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
         raise ArgumentError("bench denoise: there is no picture to measure on. Name folders with --data.")
 
     def ours(noisy: bench.Array, sigma: float, model: str) -> bench.Array:
-        found: bench.Array = remove_noise(noisy, sigma, model=model).image[..., 0]
+        found: bench.Array = remove_noise(noisy, sigma, model=model).image
         return found
 
     methods = bench.peers()
