@@ -3,7 +3,7 @@ import torch
 
 import glocal
 from glocal.errors import ArgumentError, DeviceError
-from glocal.nn import GraphConv, GraphSequential, SharedGraphConv, SoftThreshold, functional, init
+from glocal.nn import BiasedReLU, GraphConv, GraphSequential, SharedGraphConv, SoftThreshold, functional, init
 
 G = glocal.grid_graph((4, 4), size=3)
 
@@ -101,6 +101,45 @@ def test_sequential_uses_the_graph_each_layer_names():
 def test_layers_say_what_they_are():
     assert repr(GraphConv(3, 50, 25)) == "GraphConv(3, 50, degree=25, bias=True)"
     assert repr(SharedGraphConv(9)) == "SharedGraphConv(degree=9)"
+    assert repr(BiasedReLU(7)) == "BiasedReLU(7)"
+    assert repr(SoftThreshold(7)) == "SoftThreshold(7)"
+    assert repr(glocal.weights.NLMeans(r=49, alpha=2.5, beta=0)) == "NLMeans(r=49, alpha=2.5, beta=0)"
+
+
+LAYERS = [
+    lambda **kwargs: GraphConv(3, 5, 9, **kwargs),
+    lambda **kwargs: SharedGraphConv(9, **kwargs),
+    lambda **kwargs: BiasedReLU(3, **kwargs),
+    lambda **kwargs: SoftThreshold(3, **kwargs),
+    lambda **kwargs: glocal.weights.NLMeans(r=3, alpha=1.5, beta=0.1, **kwargs),
+]
+
+
+@pytest.mark.parametrize("make", LAYERS, ids=lambda make: type(make()).__name__)
+def test_layers_are_made_like_those_of_torch(make):
+    for parameter in make(dtype=torch.float64, device="meta").parameters():
+        assert parameter.dtype == torch.float64
+        assert parameter.device.type == "meta"
+    torch.manual_seed(0)
+    first = make()
+    expected = {name: value.clone() for name, value in first.state_dict().items()}
+    with torch.no_grad():
+        for parameter in first.parameters():
+            parameter.add_(1)
+    torch.manual_seed(0)
+    first.reset_parameters()
+    for name, value in first.state_dict().items():
+        assert torch.equal(value, expected[name])
+    later = make(device="meta").to_empty(device="cpu")  # how large models are made
+    later.reset_parameters()
+    later.load_state_dict(expected)
+
+
+def test_layers_name_their_sizes():
+    layer = GraphConv(3, 5, 9)
+    assert (layer.in_channels, layer.out_channels, layer.degree) == (3, 5, 9)
+    assert SharedGraphConv(9).degree == 9
+    assert BiasedReLU(4).channels == SoftThreshold(4).channels == 4
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64, torch.bool])

@@ -22,7 +22,7 @@ def normalize(weights: Tensor) -> Tensor:
     tensor([[0.5000, 1.5000]])
     """
     total = weights.sum(1, keepdim=True)
-    if bool((total <= 0).any()):
+    if not torch.compiler.is_compiling() and bool((total <= 0).any()):
         row = int((total <= 0).reshape(-1).nonzero()[0])
         message = (
             f"normalize: all weights of vertex {row} are 0, so equation 8 is undefined. Give it one positive weight."
@@ -95,18 +95,32 @@ def percentiles(values: Tensor, wanted: tuple[float, ...]) -> list[float]:
 class NLMeans(nn.Module):
     """`w = exp(-alpha max(dist^2 / r - beta, 0))` with learned `alpha, beta >= 0` (denoising, equation B.2).
 
-    `r` is the number of values in a patch.
-    Call `project()` after each step.
+    `r` is the number of values in a patch, `alpha` and `beta` are the values to start from; `device` and `dtype` are
+    theirs, as in `torch.nn`. Call `project()` after each step.
     """
 
-    def __init__(self, *, r: int, alpha: float, beta: float) -> None:
+    def __init__(
+        self,
+        *,
+        r: int,
+        alpha: float,
+        beta: float,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if r < 1 or not alpha > 0 or not beta >= 0:
             message = f"NLMeans: `r` (={r}) and `alpha` (={alpha}) must be positive, `beta` (={beta}) not negative. See appendix B."
             raise ArgumentError(message)
-        self.r = r
-        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
-        self.beta = nn.Parameter(torch.tensor(float(beta)))
+        self.r, self._start = r, (float(alpha), float(beta))
+        self.alpha = nn.Parameter(torch.empty((), device=device, dtype=dtype))
+        self.beta = nn.Parameter(torch.empty((), device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set `alpha` and `beta` to the values that the layer was made with."""
+        nn.init.constant_(self.alpha, self._start[0])
+        nn.init.constant_(self.beta, self._start[1])
 
     def forward(self, distances: Tensor) -> Tensor:
         """Weigh distances (n, d), differentiably in `alpha` and `beta`; cost O(n d)."""
@@ -118,6 +132,10 @@ class NLMeans(nn.Module):
         """Move `alpha` and `beta` back to the nearest allowed value."""
         self.alpha.clamp_(min=0)
         self.beta.clamp_(min=0)
+
+    def extra_repr(self) -> str:
+        """Name the size of a patch and where the values started."""
+        return f"r={self.r}, alpha={self._start[0]:g}, beta={self._start[1]:g}"
 
 
 def weighted(graph: Graph, rule: Gaussian | PercentileGaussian | NLMeans) -> Graph:

@@ -7,19 +7,31 @@ from torch import Tensor, nn
 
 
 class BiasedReLU(nn.Module):
-    """`s(x, b) = max(0, x + b)` with one learned `b` for each map (equation 7).
+    """`s(x, b) = max(0, x + b)` with one learned `b` for each map (equation 7). `b` starts at 0.
 
     >>> BiasedReLU(2)(torch.tensor([[-1.0, 2.0]]))
     tensor([[0., 2.]], grad_fn=<ReluBackward0>)
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(
+        self, channels: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(channels))
+        self.channels = channels
+        self.bias = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set `b` to 0."""
+        nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., c) -> (..., c)."""
         return torch.relu(x + self.bias)
+
+    def extra_repr(self) -> str:
+        """Name the number of maps."""
+        return f"{self.channels}"
 
 
 class SoftThreshold(nn.Module):
@@ -35,10 +47,19 @@ class SoftThreshold(nn.Module):
     tensor([[ 2.,  0., -3.]], grad_fn=<PermuteBackward0>)
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(
+        self, channels: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
-        self.upper = nn.Parameter(torch.zeros(channels))
-        self.lower = nn.Parameter(torch.zeros(channels))
+        self.channels = channels
+        self.upper = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.lower = nn.Parameter(torch.empty(channels, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set both thresholds to 0."""
+        nn.init.zeros_(self.upper)
+        nn.init.zeros_(self.lower)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., c) -> (..., c)."""
@@ -49,3 +70,7 @@ class SoftThreshold(nn.Module):
         """Move the thresholds back to the nearest allowed values."""
         self.upper.clamp_(min=0)
         self.lower.clamp_(max=0)
+
+    def extra_repr(self) -> str:
+        """Name the number of maps."""
+        return f"{self.channels}"

@@ -22,8 +22,11 @@ class GraphConv(nn.Module):
         `c`, `m` and `d`.
     bias : bool
         Add one number to each map.
+    device, dtype
+        Of the parameters, as in `torch.nn`.
 
-    Filters start uniform in +-1/sqrt(d c), as `torch.nn.Conv2d` does; `glocal.nn.init` has the paper's choices.
+    Filters start uniform in +-1/sqrt(d c), as `torch.nn.Conv2d` does, biases at 0; `glocal.nn.init` has the paper's
+    choices.
 
     >>> import glocal
     >>> layer = GraphConv(3, 50, degree=25)
@@ -31,7 +34,16 @@ class GraphConv(nn.Module):
     torch.Size([64, 50])
     """
 
-    def __init__(self, in_channels: int, out_channels: int, degree: int, *, bias: bool = True) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        degree: int,
+        *,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         if min(in_channels, out_channels, degree) < 1:
             message = (
@@ -39,58 +51,74 @@ class GraphConv(nn.Module):
                 "must be positive. Check the order of the arguments."
             )
             raise ArgumentError(message)
-        bound = (degree * in_channels) ** -0.5
-        self.filters = nn.Parameter(torch.empty(degree, in_channels, out_channels).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
+        self.in_channels, self.out_channels, self.degree = in_channels, out_channels, degree
+        self.filters = nn.Parameter(torch.empty(degree, in_channels, out_channels, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the filters anew and set the bias to 0."""
+        bound = (self.degree * self.in_channels) ** -0.5
+        nn.init.uniform_(self.filters, -bound, bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """x (n, c) or (batch, n, c) -> (n, m) or (batch, n, m); cost O(n d c m)."""
-        degree, channels, _ = self.filters.shape
-        if isinstance(graph, Graph) and graph.degree != degree:
+        if isinstance(graph, Graph) and graph.degree != self.degree:
+            raise _other_degree("GraphConv", self.degree, graph)
+        if x.shape[-1] != self.in_channels:
             message = (
-                f"GraphConv: the layer has degree {degree}, the graph {graph.degree}. "
-                "Build the graph with that many neighbours or make another layer."
+                f"GraphConv: the layer takes {self.in_channels} channels, the signal (shape {tuple(x.shape)}) has "
+                f"{x.shape[-1]}. Check the last axis."
             )
-            raise ArgumentError(message)
-        if x.shape[-1] != channels:
-            message = f"GraphConv: the layer takes {channels} channels, the signal (shape {tuple(x.shape)}) has {x.shape[-1]}. Check the last axis."
             raise ArgumentError(message)
         y = functional.graph_conv(x, graph, self.filters)
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
         """Name the sizes."""
-        degree, channels, maps = self.filters.shape
-        return f"{channels}, {maps}, degree={degree}, bias={self.bias is not None}"
+        return f"{self.in_channels}, {self.out_channels}, degree={self.degree}, bias={self.bias is not None}"
 
 
 class SharedGraphConv(nn.Module):
     """One filter of `degree` taps, shared by all channels (the non-local layer of the paper's image denoiser).
 
-    It starts as the mean `1/d` of the neighbours.
+    It starts as the mean `1/d` of the neighbours. `device` and `dtype` are those of the filter, as in `torch.nn`.
 
     >>> import glocal
     >>> SharedGraphConv(9)(torch.ones(16, 18), glocal.grid_graph((4, 4), size=3)).shape
     torch.Size([16, 18])
     """
 
-    def __init__(self, degree: int) -> None:
+    def __init__(
+        self, degree: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         if degree < 1:
             message = f"SharedGraphConv: degree (={degree}) must be positive. Use the degree of the graph."
             raise ArgumentError(message)
-        self.taps = nn.Parameter(torch.full((degree,), 1 / degree))
+        self.degree = degree
+        self.taps = nn.Parameter(torch.empty(degree, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Make the filter the mean of the neighbours again."""
+        nn.init.constant_(self.taps, 1 / self.degree)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """x (n, c) or (batch, n, c) -> the same shape; cost O(n d c)."""
-        if isinstance(graph, Graph) and graph.degree != len(self.taps):
-            message = (
-                f"SharedGraphConv: the layer has degree {len(self.taps)}, the graph {graph.degree}. "
-                "Build the graph with that many neighbours or make another layer."
-            )
-            raise ArgumentError(message)
+        if isinstance(graph, Graph) and graph.degree != self.degree:
+            raise _other_degree("SharedGraphConv", self.degree, graph)
         return functional.shared_conv(x, graph, self.taps)
 
     def extra_repr(self) -> str:
         """Name the size."""
-        return f"degree={len(self.taps)}"
+        return f"degree={self.degree}"
+
+
+def _other_degree(layer: str, degree: int, graph: Graph) -> ArgumentError:
+    return ArgumentError(
+        f"{layer}: the layer has degree {degree}, the graph {graph.degree}. "
+        "Build the graph with that many neighbours or make another layer."
+    )
