@@ -47,6 +47,20 @@ def _processor() -> str:
     return platform.processor() or platform.machine() or "unknown processor"
 
 
+def check_device(call: str, device: str) -> None:
+    """Raise DeviceError if there is no device "cpu", "cuda" or "cuda:1" here; `call` is the function it is for.
+
+    Examples
+    --------
+    >>> check_device("train", "cpu")
+    """
+    name, _, index = device.partition(":")
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if device != "cpu" and not (name == "cuda" and (index or "0").isdigit() and int(index or 0) < there):
+        message = f"{call}: the device {device!r} is not available here. Use cpu."
+        raise DeviceError(message)
+
+
 @contextmanager
 def computing_on(call: str, device: str) -> Iterator[None]:
     """Make a GPU the current one, and say in an error of glocal what is missing; `call` is the function it is for.
@@ -58,11 +72,7 @@ def computing_on(call: str, device: str) -> Iterator[None]:
     MemoryLimitError
         The device has too little memory for what is computed inside.
     """
-    name, _, index = device.partition(":")
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device != "cpu" and not (name == "cuda" and (index or "0").isdigit() and int(index or 0) < there):
-        message = f"{call}: the device {device!r} is not available here. Use cpu."
-        raise DeviceError(message)
+    check_device(call, device)
     try:
         with nullcontext() if device == "cpu" else torch.cuda.device(device):
             yield

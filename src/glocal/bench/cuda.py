@@ -16,8 +16,8 @@ from glocal.bench.options import BenchOptions
 from glocal.bench.style import PLAIN
 from glocal.bench.style_reference import nonlocal_neighbors, plain_style_transfer
 from glocal.bench.timing import Row, interleave, rows
-from glocal.errors import DeviceError
 from glocal.graphs.patch import patch_graph
+from glocal.machine import check_device
 
 _GRAPH_AIM, _STYLE_AIMS = "5 ms", {256: "0.6 s", 1024: "8 s"}
 
@@ -27,9 +27,7 @@ def run(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device: str =
 
     The graph is that of the first pair. Whole runs of ours are the second of two, those of the plain version single.
     """
-    if device == "cuda" and not torch.cuda.is_available():
-        message = "bench: the device 'cuda' is not available here. Run `glocal doctor` to see why."
-        raise DeviceError(message)
+    check_device("bench", device)
     photo = pairs[0][0].to(device)
     side = photo.shape[0]
     times = interleave(

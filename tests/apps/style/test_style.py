@@ -44,7 +44,7 @@ def test_the_result_has_the_photos_kind_and_shape(pictures):
 def precision(request, monkeypatch):
     """Small levels are computed in float64: their pictures go through what large ones go through as well."""
     if request.param == "float32":
-        monkeypatch.setattr(core, "_COARSE", 0)
+        monkeypatch.setattr(core, "COARSE", 0)
 
 
 @pytest.mark.usefixtures("precision")
@@ -161,7 +161,7 @@ def test_a_run_goes_on_from_its_checkpoint(pictures):
 @pytest.mark.usefixtures("precision")
 @pytest.mark.parametrize(("level", "iteration"), [(0, 9), (1, 1), (1, 12), (1, 15)])
 def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, monkeypatch, level, iteration):
-    monkeypatch.setattr(core, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(core, "REPORT_SECONDS", 0.0)
     points = []
 
     def stop(progress):

@@ -18,7 +18,8 @@ from glocal.apps.denoise.evaluation import noisy_pictures, score
 from glocal.apps.denoise.models import load_model, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
-from glocal.errors import ArgumentError, DeviceError, InputError
+from glocal.errors import ArgumentError, InputError
+from glocal.machine import check_device
 from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit
 
 Report = Callable[[StepProgress], bool | None] | None
@@ -125,6 +126,4 @@ def _check(photos: Photos, options: TrainOptions) -> None:
             "Use more photos or another split."
         )
         raise InputError(message)
-    if options.device == "cuda" and not torch.cuda.is_available():
-        message = f"train: the device {options.device!r} is not available here. Use cpu."
-        raise DeviceError(message)
+    check_device("train", options.device)

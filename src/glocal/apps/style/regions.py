@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.style.levels import resized
+from glocal.color_space import luma
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import to_srgb
 from glocal.files.images.picture import Picture
@@ -41,8 +42,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
 def share_of(mask: Picture, kind: Tensor) -> Tensor:
     """A mask as values in [0, 1], (h, w): the luma of a picture."""
     pixels = to_srgb(mask)
-    luma = pixels @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
-    return torch.from_numpy(np.ascontiguousarray(luma)).to(kind)
+    return torch.from_numpy(np.ascontiguousarray(luma(pixels))).to(kind)
 
 
 def region_shares(

@@ -39,9 +39,9 @@ from glocal.progress import Progress
 
 HISTORY = 10  # pairs that L-BFGS remembers
 _FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
-_COARSE = 4096  # levels of up to so many pixels are computed in float64
+COARSE = 4096  # levels of up to so many pixels are computed in float64
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
-_REPORT_SECONDS = 0.4  # at most so often is the caller told
+REPORT_SECONDS = 0.4  # at most so often is the caller told
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +135,7 @@ def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
 
 def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
     """The precision of the networks at a level."""
-    return torch.float64 if shape[0] * shape[1] <= _COARSE else run.task.photo.dtype
+    return torch.float64 if shape[0] * shape[1] <= COARSE else run.task.photo.dtype
 
 
 def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSum, Tensor]:
@@ -267,7 +267,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     def report(iteration: int, loss: float, z: Tensor) -> bool | None:
         nonlocal told
         now = time.perf_counter()
-        if run.callback is None or (now - told < _REPORT_SECONDS and iteration < total - done):
+        if run.callback is None or (now - told < REPORT_SECONDS and iteration < total - done):
             return None
         told = now
         image = _lab(run, level, z)
