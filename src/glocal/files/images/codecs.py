@@ -63,9 +63,8 @@ CODECS = {
     "TIFF": Codec(
         size_of=tiff.size_of,
         decode=partial(tiff.decode, fallback=partial(pillow_formats.decode, name="TIFF")),
-        encode=lambda picture, recipe, quality: (tiff.encode(picture, recipe=recipe), ()),
+        encode=lambda picture, recipe, quality: (tiff.encode(picture), ()),
         recipe_in=tiff.recipe_in,
-        own_place=True,
     ),
     **{name: _by_pillow(name) for name in ("JPEG", "WEBP", "BMP")},
     **{name: _by_heif(name) for name in heif.NAMES},

@@ -41,6 +41,8 @@ class Picture:
         path: Where it was read.
         kind: What `picture_from` was given: "file", "array" or "pil".
         text: Texts of a PNG file by keyword.
+        iptc: The IPTC records, without what a format wraps around them.
+        comments: The comments of a JPEG file.
         bits: Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
             their full range.
         stream: What `glocal.files.images.streams` needs to write a lossy file without coding it again.
@@ -59,6 +61,8 @@ class Picture:
     path: Path | None = None
     kind: str = "array"
     text: dict[str, str] = field(default_factory=dict)
+    iptc: bytes | None = None
+    comments: tuple[bytes, ...] = ()
     bits: int | None = None
     stream: Stream | None = field(default=None, repr=False)
     sha256: str | None = None

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import MissingDependencyError
-from glocal.files.images import heif
+from glocal.files.images import heif, streams
 from glocal.files.images.colors import cmyk_to_rgb
 from glocal.files.images.picture import Array, Picture, split_alpha, to_depth, with_alpha
+from glocal.files.metadata import exif as exif_tags
+from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.reading import Unreadable
 
@@ -67,6 +69,10 @@ def decode(data: bytes, name: str) -> Picture:
             picture = replace(picture, icc=heif.profile_of(data))
     else:
         picture = picture_from_pil(image)
+    if name == "JPEG":
+        comments = tuple(bytes(body) for kind, body in image.applist if kind == "COM")
+        blocks = (body for kind, body in image.applist if kind == "APP13")
+        picture = replace(picture, comments=comments, iptc=next(filter(None, map(iptc.unwrapped, blocks)), None))
     notes = picture.notes + (("only the first picture of the file is used",) if several else ())
     lossless = name in ("BMP", "TIFF") or (name == "WEBP" and _webp_lossless(data))
     return replace(picture, format=name, lossless=lossless, notes=notes)
@@ -145,6 +151,11 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
     exif, xmp = picture.exif, picture.xmp
     if name == "JPEG":
         if exif and len(exif) > _MAX_SEGMENT:
+            notes, exif = (
+                [*notes, "private tags dropped: with them, EXIF is larger than JPEG allows"],
+                exif_tags.public(exif),
+            )
+        if exif and len(exif) > _MAX_SEGMENT:
             notes, exif = [*notes, "EXIF dropped: it is larger than JPEG allows"], None
         if xmp and len(xmp) > _MAX_SEGMENT:
             notes, xmp = [*notes, "XMP and recipe dropped: they are larger than JPEG allows"], None
@@ -162,7 +173,8 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
         options["dpi"] = picture.dpi
     stream = io.BytesIO()
     image.save(stream, format=name, **options)
-    return stream.getvalue(), tuple(notes)
+    data = stream.getvalue()
+    return streams.with_comments(data, picture) if name == "JPEG" else data, tuple(notes)
 
 
 def _plugin(name: str) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from glocal.files.images.picture import Picture, split_alpha, with_alpha
+from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.metadata.profiles import numbered_profile
 from glocal.files.reading import CUT_SHORT, Unreadable
@@ -69,6 +70,9 @@ def decode(data: bytes) -> Picture:
     pixels, alpha = split_alpha(imagecodecs.png_decode(data))
     fields, text = around.fields, around.text
     text.pop(_RECIPE.decode(), None)
+    records = iptc.from_text(text.get(iptc.PNG_KEY, ""))
+    if records:
+        del text[iptc.PNG_KEY]
     dpi = struct.unpack(">II", fields["dpi"]) if "dpi" in fields else None
     if "colors" in fields:  # they come before a profile
         fields["icc"] = numbered_profile(*fields["colors"][:2]) or b""
@@ -82,6 +86,7 @@ def decode(data: bytes) -> Picture:
         dpi=(dpi[0] * 0.0254, dpi[1] * 0.0254) if dpi else None,
         notes=tuple(notes),
         text=text,
+        iptc=records,
     )
 
 
@@ -104,6 +109,10 @@ def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
         extra += _chunk(b"eXIf", picture.exif)
     if picture.xmp:
         extra += _text_chunk(_XMP, picture.xmp)
+    if picture.iptc:
+        extra += _text_chunk(iptc.PNG_KEY.encode(), iptc.to_text(picture.iptc).encode())
+    for comment in picture.comments:
+        extra += _text_chunk(b"Comment", comment.decode("utf-8", "replace").encode())
     for key, value in picture.text.items():
         extra += _text_chunk(key.encode("latin-1", "replace")[:79], value.encode())
     if recipe is not None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from glocal.files.images import bmff
 from glocal.files.images.picture import Picture, Stream
-from glocal.files.metadata import exif, xmp
+from glocal.files.metadata import exif, iptc, xmp
 from glocal.files.reading import Unreadable
 
 _EXIF, _XMP, _XMP_MORE = b"Exif\0\0", b"http://ns.adobe.com/xap/1.0/\0", b"http://ns.adobe.com/xmp/extension/\0"
@@ -30,8 +30,10 @@ def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:
     return Stream(data, _digest(picture), picture.icc, turn)
 
 
-def reused(stream: Stream, picture: Picture) -> bytes | None:
+def reused(stream: Stream, picture: Picture, *, strip: bool) -> bytes | None:
     """The file of a picture whose pixels are still those of its stream, with the picture's metadata.
+
+    `strip` also removes what else lies in the file and is not needed to show it.
 
     Returns:
         None if the pixels or the profile changed, or the metadata do not fit; the picture must be coded anew then.
@@ -45,7 +47,7 @@ def reused(stream: Stream, picture: Picture) -> bytes | None:
         packet = picture.xmp and xmp.settle(picture.xmp, stream.turn)
         picture = replace(picture, exif=exif.settle(picture.exif, stream.turn), xmp=packet)
     if picture.format == "JPEG":
-        return _jpeg(stream.data, picture.exif, picture.xmp)
+        return _jpeg(stream.data, picture, strip=strip)
     if picture.format == "WEBP":
         height, width = picture.size if stream.turn <= 4 else picture.size[::-1]
         return _webp(stream.data, picture, height, width)
@@ -63,9 +65,27 @@ def _digest(picture: Picture) -> bytes:
     return total.digest()
 
 
-def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
-    """A JPEG file with other EXIF and XMP; if both are None, everything else that is not needed to show it goes as well."""
-    head, rest, stripped = b"", b"", exif is None and xmp is None
+def with_comments(data: bytes, picture: Picture) -> bytes:
+    """A JPEG file with the comments and IPTC records of a picture, behind its first segments."""
+    at = 2
+    while at + 4 <= len(data) and data[at] == 0xFF and 0xE0 <= data[at + 1] <= 0xEF:
+        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return data[:at] + _comments(picture) + data[at:]
+
+
+def _comments(picture: Picture) -> bytes:
+    blocks = [(0xED, iptc.wrapped(picture.iptc))] if picture.iptc else []
+    blocks += [(0xFE, comment) for comment in picture.comments]
+    return b"".join(_segment(marker, body) for marker, body in blocks if len(body) + 2 <= _MAX_SEGMENT)
+
+
+def _segment(marker: int, body: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(body) + 2) + body
+
+
+def _jpeg(data: bytes, picture: Picture, *, strip: bool) -> bytes | None:
+    """A JPEG file with other EXIF, XMP, IPTC and comments; `strip` drops all that is not needed to show it."""
+    head, rest = b"", b""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:
         marker = data[at + 1]
@@ -75,7 +95,9 @@ def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
         at += 2 + length
         if marker == 0xE1 and body.startswith((_EXIF, _XMP, _XMP_MORE)):
             continue
-        if stripped and (marker == 0xFE or (0xE0 < marker <= 0xEF and not body.startswith(_NEEDED))):
+        if marker == 0xFE or (marker == 0xED and picture.iptc != iptc.unwrapped(body)):
+            continue
+        if strip and 0xE0 < marker <= 0xEF and not body.startswith(_NEEDED):
             continue
         if marker == 0xE0 and not rest:
             head += segment
@@ -83,12 +105,15 @@ def _jpeg(data: bytes, exif: bytes | None, xmp: bytes | None) -> bytes | None:
             rest += segment
     if at + 4 > len(data) or data[at : at + 2] != b"\xff\xda":
         return None
-    for prefix, block in ((_EXIF, exif), (_XMP, xmp)):
+    for prefix, block in ((_EXIF, picture.exif), (_XMP, picture.xmp)):
         if block is not None:
             if len(prefix) + len(block) + 2 > _MAX_SEGMENT:
                 return None
-            head += b"\xff\xe1" + struct.pack(">H", len(prefix) + len(block) + 2) + prefix + block
-    return b"\xff\xd8" + head + rest + data[at : _end_of_jpeg(data, at) if stripped else None]
+            head += _segment(0xE1, prefix + block)
+    if iptc.PHOTOSHOP in rest:  # the block with the records is still there
+        picture = replace(picture, iptc=None)
+    end = _end_of_jpeg(data, at) if strip else None
+    return b"\xff\xd8" + head + _comments(picture) + rest + data[at:end]
 
 
 def _end_of_jpeg(data: bytes, at: int) -> int:

@@ -18,17 +18,23 @@ import numpy as np
 from glocal.files.images.colors import cmyk_to_rgb
 from glocal.files.images.picture import Array, Picture, unmultiplied, with_alpha
 from glocal.files.metadata import exif as exif_tags
+from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.metadata.exif import Directory, Tag
 from glocal.files.reading import CUT_SHORT, Unreadable
 
-ICC, XMP, RECIPE = 34675, 700, 65100
+ICC, XMP, IPTC = 34675, 700, 33723
+_OLD_RECIPE = 65100  # where version 0.1 put the recipe; other programs use the number as well
+_NOT_KEPT = {ICC, IPTC, 34377, 37724}  # Photoshop's resources and layers: the picture before it was changed
+_MAX_PRIVATE = 1 << 20  # bytes of one tag
 _PLACEHOLDER = 65200  # and on: entries that are given their real number once tifffile, which refuses it, is done
+_OFFSETS = (13, 18)  # types of tags that point to further directories
 _RESOLUTION, _RESOLUTION_UNIT = (282, 283), 296
 _SUBFILE = 254  # its lowest bit: a smaller version of another page
 _COMPRESSIONS = {1: "none", 5: "LZW", 7: "JPEG", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "ZSTD"}
-# Description, make, model, orientation, software, date, artist, host, rating, copyright, IPTC, Windows texts.
-_DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, 33723, *range(0x9C9B, 0x9CA0)}
+# Description, make, model, orientation, software, date, artist, host, rating, copyright, Windows texts.
+_DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, *range(0x9C9B, 0x9CA0)}
+_EXTRA, _ASSOCIATED, _UNASSOCIATED = 338, 1, 2  # channels beyond the colours: alpha that was multiplied in, or not
 _MAX_RATIO = 20000  # of decoded to stored bytes; an even picture in ZSTD can reach this, more is a bomb
 
 # What tifffile finds odd in a damaged file is of no use to people; without a handler it would go to their screen.
@@ -67,17 +73,18 @@ def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
     direct = photometric in (0, 1, 2, 5) or (photometric == 6 and compression == 7)
     if not direct or bits[0] in (1, 2, 4):
         picture = fallback(data)
-        notes = picture.notes + _pages_note(data)
+        notes = picture.notes + _pages_note(data) + _dropped_note(tags)
         return replace(picture, notes=notes, **_metadata(tags, drop_icc=picture.icc is None))
     if compression not in _COMPRESSIONS:
         known = ", ".join(sorted(set(_COMPRESSIONS.values())))
         raise Unreadable(f"TIFF compression {compression} is not supported", f"Save it again with one of {known}")
     pixels, alpha, notes = _channels(_pixels(data), tags, photometric, bits[0])
     around = _metadata(tags, drop_icc=photometric == 5)
-    return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes + _pages_note(data), **around)
+    notes += _pages_note(data) + _dropped_note(tags)
+    return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes, **around)
 
 
-def encode(picture: Picture, *, recipe: str | None) -> bytes:
+def encode(picture: Picture) -> bytes:
     """A TIFF file with the picture's pixels, compressed without loss, and all that belongs to them."""
     import tifffile
 
@@ -86,13 +93,11 @@ def encode(picture: Picture, *, recipe: str | None) -> bytes:
     extra: list[Any] = [
         (number, tag.kind, tag.count, tag.data, True)
         for number, tag in sorted(tags.items())
-        if isinstance(tag, Tag) and number in _DESCRIPTIVE - {exif_tags.ORIENTATION, 305, 270}
+        if isinstance(tag, Tag) and _kept(number, tag) and number not in (exif_tags.ORIENTATION, 305, 270)
     ]
-    if picture.xmp:
-        extra.append((XMP, 1, len(picture.xmp), picture.xmp, True))
-    if recipe is not None:
-        text = recipe.encode()
-        extra.append((RECIPE, 7, len(text), text, True))
+    for number, block in ((XMP, picture.xmp), (IPTC, picture.iptc)):
+        if block:
+            extra.append((number, 1 if number == XMP else 7, len(block), block, True))
     extra += [(_PLACEHOLDER + index, 4, 1, 0, True) for index in range(len(inner))]
     stream = io.BytesIO()
     array = with_alpha(picture.pixels, picture.alpha)
@@ -117,13 +122,26 @@ def encode(picture: Picture, *, recipe: str | None) -> bytes:
 
 
 def recipe_in(data: bytes) -> str | None:
-    """The recipe embedded in a TIFF file, or None."""
+    """The recipe in the XMP of a TIFF file, or where version 0.1 put it; None if there is none."""
     tags = exif_tags.parse(data)
-    tag = tags.get(RECIPE)
-    if isinstance(tag, Tag):
+    packet, tag = tags.get(XMP), tags.get(_OLD_RECIPE)
+    found = xmp_packets.recipe_in(packet.data) if isinstance(packet, Tag) else None
+    if found is None and isinstance(tag, Tag) and _is_recipe(tag):
         return tag.data.decode("utf-8", "replace")
-    packet = tags.get(XMP)
-    return xmp_packets.recipe_in(packet.data) if isinstance(packet, Tag) else None
+    return found
+
+
+def _is_recipe(tag: Tag) -> bool:
+    return tag.kind == 7 and tag.data.startswith(b"{") and b'"recipe":' in tag.data
+
+
+def _kept(number: int, tag: Tag) -> bool:
+    """Whether a tag of the first page belongs to the picture, and not to how its pixels are stored."""
+    if number in _DESCRIPTIVE:
+        return True
+    if number < exif_tags.PRIVATE or number in _NOT_KEPT or len(tag.data) > _MAX_PRIVATE or tag.kind in _OFFSETS:
+        return False
+    return not (number == _OLD_RECIPE and _is_recipe(tag))
 
 
 def _pixels(data: bytes) -> Array:
@@ -152,9 +170,14 @@ def _channels(
     colors = {2: 3, 6: 3, 5: 4}.get(photometric or 0, 1)
     if array.ndim != 3 or array.shape[2] < colors:
         raise Unreadable(f"a TIFF of shape {array.shape} is not a picture", "Save it again as a flat picture")
-    if array.shape[2] > colors + 1:
-        notes.append(f"{array.shape[2] - colors - 1} extra channels dropped")
-        array = array[:, :, : colors + 1]
+    extra = array.shape[2] - colors
+    meanings = _numbers(tags, _EXTRA) or [_UNASSOCIATED] * extra  # old files have alpha without saying so
+    place = next((i for i, meaning in enumerate(meanings[:extra]) if meaning in (_ASSOCIATED, _UNASSOCIATED)), None)
+    dropped = extra - (place is not None)
+    if dropped:
+        notes.append(f"{dropped} extra channel{'s' if dropped > 1 else ''} without a stated meaning dropped")
+        kept = [*range(colors), *([] if place is None else [colors + place])]
+        array = np.ascontiguousarray(array[:, :, kept])
     if array.dtype.kind == "u" and bits < 8 * array.dtype.itemsize <= 16:
         notes.append(f"{bits} bit widened to {8 * array.dtype.itemsize} bit")
         top, full = 2**bits - 1, np.iinfo(array.dtype).max
@@ -166,7 +189,7 @@ def _channels(
     if photometric == 0 and array.dtype.kind == "u":
         array[:, :, :1] = np.iinfo(array.dtype).max - array[:, :, :1]
     pixels, alpha = array[:, :, :colors], array[:, :, colors] if array.shape[2] > colors else None
-    if alpha is not None and (_numbers(tags, 338) or [0])[0] == 1:
+    if alpha is not None and place is not None and meanings[place] == _ASSOCIATED:
         notes.append("colours divided by their alpha")
         pixels = unmultiplied(pixels, alpha, top=np.iinfo(alpha.dtype).max if alpha.dtype.kind == "u" else 1.0)
     if colors == 4:
@@ -174,6 +197,15 @@ def _channels(
         notes.append("CMYK converted to sRGB")
         pixels = cmyk_to_rgb(pixels, icc.data if isinstance(icc, Tag) else None)
     return np.ascontiguousarray(pixels), None if alpha is None else np.ascontiguousarray(alpha), tuple(notes)
+
+
+def _dropped_note(tags: Directory) -> tuple[str, ...]:
+    """Names private tags that are not kept."""
+    lost = [n for n, v in tags.items() if n >= exif_tags.PRIVATE and isinstance(v, Tag) and not _kept(n, v)]
+    lost = [n for n in lost if n not in (ICC, IPTC, _OLD_RECIPE)]
+    if not lost:
+        return ()
+    return (f"private TIFF tag{'s' if len(lost) > 1 else ''} dropped: {', '.join(map(str, sorted(lost)))}",)
 
 
 def _pages_note(data: bytes) -> tuple[str, ...]:
@@ -186,14 +218,15 @@ def _pages_note(data: bytes) -> tuple[str, ...]:
 
 def _metadata(tags: Directory, *, drop_icc: bool = False) -> dict[str, Any]:
     """The fields of `Picture` that lie in the tags of a TIFF file."""
-    icc, xmp = tags.get(ICC), tags.get(XMP)
-    kept = {n: v for n, v in tags.items() if n in _DESCRIPTIVE or isinstance(v, dict)}
+    icc, xmp, records = tags.get(ICC), tags.get(XMP), tags.get(IPTC)
+    kept = {n: v for n, v in tags.items() if isinstance(v, dict) or _kept(n, v)}
     kept = {n: v for n, v in kept.items() if n != exif_tags.ORIENTATION} if _settled(kept) else kept
     return {
         "icc": icc.data if isinstance(icc, Tag) and not drop_icc else None,
         "xmp": xmp.data if isinstance(xmp, Tag) else None,
         "exif": exif_tags.pack(kept) if kept else None,
         "dpi": _dpi(tags),
+        "iptc": iptc.unwrapped(records.data) if isinstance(records, Tag) else None,
     }
 
 

@@ -19,6 +19,7 @@ from glocal.files.metadata import exif, xmp
 from glocal.files.metadata.profiles import profile_space
 
 QUALITY = 95
+_PLACES = {"IPTC": ("JPEG", "PNG", "TIFF"), "comments": ("JPEG", "PNG"), "PNG texts": ("PNG",)}
 
 
 def write_image(
@@ -66,14 +67,14 @@ def write_image(
     target = format_of_name(path)
     _check_options(depth, quality, metadata)
     check_free(path, overwrite=overwrite)
-    picture, notes = _fitted(picture, target, depth)
     text = provenance.to_json(recipe) if recipe is not None else None
     if metadata == "strip":
-        picture, text = replace(picture, exif=None, xmp=None, text={}), None
+        picture, text = replace(picture, exif=None, xmp=None, iptc=None, comments=(), text={}), None
+    picture, notes = _fitted(picture, target, depth)
     if picture.exif:
         picture = replace(picture, exif=exif.settle(picture.exif))
     try:
-        data, more = _encode(picture, target, text, quality)
+        data, more = _encode(picture, target, text, quality, strip=metadata == "strip")
     except GlocalError:
         raise
     except Exception as error:
@@ -113,6 +114,10 @@ def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tupl
         notes.append(f"{target.name} holds no 16-bit values: saved as {target.most_bits}")
     if not target.metadata and (picture.icc or picture.exif or picture.xmp):
         notes.append(f"{target.name} holds no metadata: profile, EXIF and XMP dropped")
+    there = {"IPTC": picture.iptc, "comments": picture.comments, "PNG texts": picture.text}
+    lost = [name for name, value in there.items() if value and target.name not in _PLACES[name]]
+    if lost:
+        notes.append(f"{target.name} has no place for {' and '.join(lost)}: dropped")
     if target.name == "WEBP" and picture.gray and profile_space(picture.icc) == "gray":
         notes.append("WEBP holds no gray profile: converted to sRGB")
         picture = from_srgb(replace(picture, icc=None), to_srgb(picture))
@@ -123,12 +128,14 @@ def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tupl
     ), tuple(notes)
 
 
-def _encode(picture: Picture, target: Format, recipe: str | None, quality: int) -> tuple[bytes, tuple[str, ...]]:
+def _encode(
+    picture: Picture, target: Format, recipe: str | None, quality: int, *, strip: bool
+) -> tuple[bytes, tuple[str, ...]]:
     codec = CODECS[target.name]
     if recipe is not None and target.metadata and not codec.own_place:
         picture, recipe = replace(picture, xmp=xmp.with_recipe(picture.xmp, recipe)), None
     if picture.stream is not None and picture.format == target.name and quality == QUALITY:
-        data = streams.reused(picture.stream, picture)
+        data = streams.reused(picture.stream, picture, strip=strip)
         if data is not None:
             return data, ()
     return codec.encode(picture, recipe, quality)

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass
 
 ORIENTATION = 0x0112
+PRIVATE = 32768  # tags from here on belong to somebody: GeoTIFF, microscopes, scanners
 EXIF_DIRECTORY, GPS_DIRECTORY, INTEROP_DIRECTORY = 0x8769, 0x8825, 0xA005
 DIRECTORIES = (EXIF_DIRECTORY, GPS_DIRECTORY, INTEROP_DIRECTORY)
 
@@ -94,6 +95,12 @@ def settle(block: bytes, turn: int = 1) -> bytes:
             out[at + 8 : at + 8 + size] = turn.to_bytes(size, "little" if order == "<" else "big")
     struct.pack_into(order + "I", out, end, 0)
     return bytes(out)
+
+
+def public(block: bytes) -> bytes:
+    """Write an EXIF block anew without the private tags of its first directory."""
+    tags = parse(block)
+    return pack({number: tag for number, tag in tags.items() if number < PRIVATE or isinstance(tag, dict)})
 
 
 def _entries(block: bytes) -> tuple[str, int, int] | None:
