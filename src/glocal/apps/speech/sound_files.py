@@ -74,7 +74,14 @@ def denoise_file(
     known = options.sigma is not None
     sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()
     return SoundReport(
-        ears.heard / info.rate, info.rate, info.channels, options.model, sigma, not known, ears.notes(), recipe
+        ears.heard / info.rate,
+        info.rate,
+        info.channels,
+        options.model,
+        sigma,
+        not known,
+        (*info.notes, *out.notes, *ears.notes()),
+        recipe,
     )
 
 

@@ -20,13 +20,14 @@ import numpy.typing as npt
 
 from glocal.errors import ArgumentError, InputError
 from glocal.files import provenance as recipes
+from glocal.files.audio.cover import find_cover
 from glocal.files.audio.formats import CHUNKED, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
 from glocal.files.audio.formats import AudioInfo as AudioInfo
 from glocal.files.audio.mpeg import with_length
 from glocal.files.audio.output import RECIPE_MARK
 from glocal.files.audio.output import AudioWriter as AudioWriter
 from glocal.files.audio.output import create_audio as create_audio
-from glocal.files.audio.riff import check_wav, find_chunk
+from glocal.files.audio.riff import check_wav, chunks_to_keep, find_chunk
 from glocal.files.reading import CUT_SHORT, Unreadable, reading
 
 Array = npt.NDArray[Any]
@@ -37,9 +38,9 @@ _UNKNOWN_FRAMES = 1 << 60  # libsndfile's answer for a stream that does not say 
 class AudioReader:
     """An open audio file. Use it as a context manager; see `open_audio`."""
 
-    def __init__(self, name: str, stream: Any, *, exact: bool, close: Callable[[], None]) -> None:
-        self._name, self._stream, self._exact, self._close = name, stream, exact, close
-        self.info = _info(name, stream)
+    def __init__(self, info: AudioInfo, stream: Any, *, exact: bool, close: Callable[[], None]) -> None:
+        self._stream, self._exact, self._close = stream, exact, close
+        self.info = info
 
     def blocks(self, frames: int) -> Iterator[Array]:
         """The sound from where reading stands, in arrays `(n, channels)` with `n` = `frames`, less in the last.
@@ -50,7 +51,7 @@ class AudioReader:
         if frames < 1:
             raise ArgumentError(f"blocks: `frames` (={frames}) must be positive. Use 16384, say.")
         position = 0
-        with _reading(self._name):
+        with _reading(self.info.path):
             while True:
                 block = self._stream.read(frames, dtype=self.info.dtype.name, always_2d=True)
                 finite = np.isfinite(block).all(axis=1)
@@ -95,7 +96,8 @@ def open_audio(path: str | os.PathLike[str]) -> AudioReader:
     name = str(path)
     with _reading(name), contextlib.ExitStack() as stack:
         file = stack.enter_context(_opened(name))
-        _check_head(file, file.seek(0, 2))
+        notes = _check_head(file, file.seek(0, 2))
+        kept = {"chunks": chunks_to_keep(file), "cover": find_cover(file)}
         counted = with_length(file)
         file.seek(0)
         # By its name where that is possible: libsndfile is faster without Python between itself and the file.
@@ -106,7 +108,7 @@ def open_audio(path: str | os.PathLike[str]) -> AudioReader:
         check_numbers(stream.channels, stream.samplerate)
         if stream.frames <= 0:
             raise Unreadable("it holds no samples or is cut short", "Use a file with sound in it")
-        return AudioReader(name, stream, exact=counted is None, close=stack.pop_all().close)
+        return AudioReader(_info(name, stream, notes, kept), stream, exact=counted is None, close=stack.pop_all().close)
 
 
 def _opened(name: str) -> BinaryIO:
@@ -120,11 +122,11 @@ def _opened(name: str) -> BinaryIO:
     return cast(BinaryIO, spooled)
 
 
-def _check_head(file: BinaryIO, size: int) -> None:
+def _check_head(file: BinaryIO, size: int) -> tuple[str, ...]:
     if size == 0:
         raise Unreadable("the file is empty", "Use a file with sound in it")
     file.seek(0)
-    check_wav(file, size)
+    return check_wav(file, size)
 
 
 def _forward_stream(source: Any) -> Any:
@@ -159,10 +161,12 @@ def read_audio_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     return recipes.from_json(text, str(path))
 
 
-def _info(name: str, stream: Any) -> AudioInfo:
+def _info(name: str, stream: Any, notes: tuple[str, ...], kept: dict[str, Any]) -> AudioInfo:
     tags = {key: str(value) for key in _TAGS if (value := getattr(stream, key, ""))}
     frames = int(stream.frames) if stream.frames < _UNKNOWN_FRAMES else None
-    return AudioInfo(name, stream.format, stream.subtype, stream.samplerate, stream.channels, frames, tags)
+    return AudioInfo(
+        name, stream.format, stream.subtype, stream.samplerate, stream.channels, frames, tags, notes, **kept
+    )
 
 
 def _reading(name: str) -> contextlib.AbstractContextManager[None]:

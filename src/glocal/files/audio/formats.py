@@ -48,6 +48,9 @@ class AudioInfo:
         channels: 1 or more.
         frames: Samples of one channel; None if the file does not tell before it was read.
         tags: Title, artist and so on.
+        notes: What is worth knowing about the file, in words for people.
+        chunks: Name and content of those chunks of a WAV file that are neither sound nor tags, such as cue points.
+        cover: Cover art, each picture as the body of a FLAC picture block.
     """
 
     path: str
@@ -57,6 +60,9 @@ class AudioInfo:
     channels: int
     frames: int | None
     tags: dict[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    chunks: tuple[tuple[bytes, bytes], ...] = field(default=(), repr=False)
+    cover: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
     def seconds(self) -> float | None:

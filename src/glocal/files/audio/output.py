@@ -17,6 +17,7 @@ import numpy.typing as npt
 from glocal.atomic import output_error, write_whole
 from glocal.errors import ArgumentError, OutputError
 from glocal.files import provenance as recipes
+from glocal.files.audio.cover import HOLDERS, add_cover
 from glocal.files.audio.formats import CHUNKED, OPUS_RATES, RECIPE_CHUNK, AudioInfo, integer_bits, output_format
 from glocal.files.audio.riff import append_chunk
 
@@ -27,13 +28,25 @@ _COMMENT_ROOM = {"FLAC": 1 << 20, "OGG": 1 << 20, "MP3": 1 << 20}
 
 
 class AudioWriter:
-    """An audio file in the making; it gets its name when the context ends without an error. See `create_audio`."""
+    """An audio file in the making; it gets its name when the context ends without an error. See `create_audio`.
+
+    `notes` says what of the input the format has no place for.
+    """
 
     def __init__(
-        self, path: str, settings: dict[str, Any], tags: Mapping[str, str], recipe: str | None, overwrite: bool
+        self,
+        path: str,
+        settings: dict[str, Any],
+        tags: Mapping[str, str],
+        *,
+        chunks: tuple[tuple[bytes, bytes], ...],
+        cover: tuple[bytes, ...],
+        notes: tuple[str, ...],
+        overwrite: bool,
     ) -> None:
         self._path, self._settings, self._tags, self._overwrite = path, settings, tags, overwrite
-        self._recipe = recipe
+        self._chunks, self._cover = chunks, cover
+        self.notes = notes
         self._bits = integer_bits(settings["subtype"])
         self._stack = contextlib.ExitStack()
         self.frames = 0
@@ -83,8 +96,10 @@ class AudioWriter:
             if error is None:
                 with self._noticing():
                     self._stream.close()
-                    if self._recipe is not None:
-                        append_chunk(self._file.file, RECIPE_CHUNK, self._recipe.encode())
+                    for name, body in self._chunks:
+                        append_chunk(self._file.file, name, body)
+                    if self._cover:
+                        add_cover(self._file.file, self._settings["format"], self._cover)
                 if self._path == "-":
                     self._file.seek(0)
                     shutil.copyfileobj(self._file.file, sys.stdout.buffer, 1 << 20)
@@ -164,7 +179,24 @@ def create_audio(
     if text is not None and name not in CHUNKED and len(text) <= _COMMENT_ROOM.get(name, 1500):
         tags["comment"] = f"{tags['comment']}\n{RECIPE_MARK}{text}".strip()
     settings = {"samplerate": int(rate), "channels": int(channels), "format": name, "subtype": kind}
-    return AudioWriter(str(path), settings, tags, text if name in CHUNKED else None, overwrite)
+    chunks, cover, notes = _carried(like, name)
+    if text is not None and name in CHUNKED:
+        chunks += ((RECIPE_CHUNK, text.encode()),)
+    return AudioWriter(str(path), settings, tags, chunks=chunks, cover=cover, notes=notes, overwrite=overwrite)
+
+
+def _carried(
+    like: AudioInfo | None, name: str
+) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[bytes, ...], tuple[str, ...]]:
+    """What of the input's surroundings a format can hold, with notes on what it cannot."""
+    chunks, cover = (like.chunks, like.cover) if like else ((), ())
+    notes = []
+    if chunks and name not in CHUNKED:
+        names = ", ".join(sorted({kind.decode("ascii", "replace").strip() for kind, _ in chunks}))
+        notes.append(f"{name} has no place for the chunks {names}: dropped")
+    if cover and name not in HOLDERS:
+        notes.append(f"{name} gets no cover art: dropped")
+    return chunks if name in CHUNKED else (), cover if name in HOLDERS else (), tuple(notes)
 
 
 def _stored(block: Array, bits: int | None) -> Array:
