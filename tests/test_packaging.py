@@ -97,6 +97,7 @@ def test_the_wheel_holds_the_package_and_its_data(built):
         "samples/bridge.jpg",
         "samples/speech.wav",
         "paper/runs/image.json",
+        "paper/page.html.j2",
     ):
         assert f"glocal/{needed}" in inside
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]

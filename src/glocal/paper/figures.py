@@ -11,7 +11,7 @@ import numpy as np
 from glocal.errors import MissingDependencyError
 from glocal.paper.blocks import Array, Part, Plate
 
-# Background and ink: the colours of a block in `glocal.report.theme`.
+# Background and ink: the colours of a block in page.html.j2.
 _THEMES = (("#f3f3f0", "#1c2024"), ("#1e2226", "#e6e6e2"))
 COLORS = {"blue": "#3987c9", "green": "#2f9e5b", "red": "#d9534f", "gray": "#8a9299"}
 

@@ -10,11 +10,9 @@ import typer
 from glocal.apps.denoise.options import DataOptions, TrainOptions
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.jobs.failures import Stopped
-from glocal.progress import seconds_text
 
 if TYPE_CHECKING:
     from glocal.apps.denoise.data import Photos
-    from glocal.training.loop import StepProgress
 
 _NAMED = 5  # skipped files that are named one by one
 
@@ -40,7 +38,7 @@ def train_image(
     report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
     try:
         with report.progress(f"train {options.recipe}") as tell:
-            net = train(loaded, options, output, progress=lambda p: _tell(p, tell, report))
+            net = train(loaded, options, output, progress=lambda p: report.training(p, tell))
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
     assert net is not None
@@ -69,11 +67,3 @@ def load(data: Path, options: DataOptions, report: Report) -> Photos:
     if options.prepared is not None:
         loaded.save(Path(options.prepared))
     return with_crops(loaded, [corner_crops(Path(folder)) for folder in options.crops]) if options.crops else loaded
-
-
-def _tell(progress: StepProgress, tell: Any, report: Report) -> None:
-    tell(progress.step / progress.steps)
-    last = progress.last
-    if last is not None and last.step == progress.step:
-        left = seconds_text(progress.seconds_left)
-        report.say(f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from glocal.apps.speech.options import SpeechTraining
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.jobs.failures import Stopped
-from glocal.progress import seconds_text
-
-if TYPE_CHECKING:
-    from glocal.training.loop import StepProgress
 
 
 def train_speech(
@@ -35,18 +31,10 @@ def train_speech(
     report.say(f"{len(loaded.train)} clips to train, {len(loaded.val)} to validate, {len(loaded.test)} to test")
     try:
         with report.progress(f"train {options.model}") as tell:
-            net, last = train_model(loaded, options, output, progress=lambda p: _tell(p, tell, report))
+            net, last = train_model(loaded, options, output, progress=lambda p: report.training(p, tell))
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
     info = {"seed": options.seed, "validation": round(last.validation, 3)}
     path = save_trained(net, f"speech-{options.model}", output, info=info)
     summary: dict[str, Any] = {"weights": str(path), "validation": last.validation, "model": options.model}
     report.result(summary, str(path))
-
-
-def _tell(progress: StepProgress, tell: Any, report: Report) -> None:
-    tell(progress.step / progress.steps)
-    last = progress.last
-    if last is not None and last.step == progress.step:
-        left = seconds_text(progress.seconds_left)
-        report.say(f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left")

@@ -8,10 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glocal.jobs.failures import visible
 from glocal.progress import COMPILE, Meter, Progress, seconds_text
+
+if TYPE_CHECKING:
+    from glocal.training.loop import StepProgress
 
 Tell = Callable[[float], None]
 
@@ -61,6 +64,16 @@ class Report:
                 yield _timed(tell)
         else:
             yield _timed(_lines(visible(title)))
+
+    def training(self, progress: StepProgress, tell: Tell) -> None:
+        """Show the progress of a training, and a line for each validation."""
+        tell(progress.step / progress.steps)
+        last = progress.last
+        if last is not None and last.step == progress.step:
+            left = seconds_text(progress.seconds_left)
+            self.say(
+                f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left"
+            )
 
 
 def _timed(tell: Tell) -> Tell:
