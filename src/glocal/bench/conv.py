@@ -1,4 +1,4 @@
-"""The graph convolution beside torch indexing and PyTorch Geometric: forward and backward, time and memory."""
+"""The graph convolution compared with torch indexing, PyTorch Geometric and, on a grid, conv2d: time and memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from glocal.bench import grid
 from glocal.bench.memory import peak_mib
 from glocal.bench.options import BenchOptions
 from glocal.bench.timing import Row, interleave, rows
@@ -50,8 +51,9 @@ def run(lab: Tensor, options: BenchOptions) -> list[Row]:
     lines = [line for case in cases for line in _conv_rows(case, repeats)]
     lines += _shared_rows(local_graph(image, 9), repeats)
     lines += _gram_rows(style, repeats)
+    lines += grid.run(32 if options.quick else 256, repeats)
     if not options.quick:
-        lines.append(_memory_row())
+        lines += [_memory_row(), *grid.memory_rows()]
     return lines
 
 

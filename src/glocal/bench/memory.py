@@ -53,11 +53,13 @@ def _status(key: str) -> float:
 
 
 def _cases() -> dict[str, Callable[[bool], Work]]:
-    from glocal.bench import conv, graph
+    from glocal.bench import conv, graph, grid
 
     return {
         "conv-ours": lambda small: conv.memory_case("ours", small=small),
         "conv-torch": lambda small: conv.memory_case("torch", small=small),
+        "grid-forward": lambda small: grid.memory_case(backward=False, small=small),
+        "grid-backward": lambda small: grid.memory_case(backward=True, small=small),
         "graph-24-megapixels": lambda small: graph.memory_case(small=small),
         "graph-1-megapixel": lambda small: graph.memory_case(small=small, height=1000, width=1000),
     }
