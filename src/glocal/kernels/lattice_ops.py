@@ -9,7 +9,8 @@
     lattice_shared_backward(Tensor g, Tensor x, Tensor taps, RULE, bool[2] mask) -> (Tensor gx, Tensor gtaps)
 
 RULE is `int[] shape, int[] size, int dilation, str boundary`, the fields of `Lattice`. Copies of a lattice are more
-batches. A kernel gets the `Lattice` itself in their place. Everything else is as in `ops`.
+batches. A kernel gets the `Lattice` itself in their place. Everything else is as in `ops`. Where torch's own convolution
+is the best kernel, it is called without an operator.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError
-from glocal.kernels import ops
+from glocal.kernels import lattice as dense
+from glocal.kernels import ops, select
 from glocal.lattice import Lattice
 
 _RULE = "int[] shape, int[] size, int dilation, str boundary"
@@ -41,7 +43,10 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
     >>> lattice_conv(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3, 1, 1), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
-    y: Tensor = _conv(_one_by_one(x, lattice), filters, *_rule(lattice))
+    members = _one_by_one(x, lattice)
+    if _torch_convolves(x.device.type):
+        return dense.lattice_conv(members, filters, lattice).reshape(*x.shape[:2], -1)
+    y: Tensor = _conv(members, filters, *_rule(lattice))
     return y.view(*x.shape[:2], -1)
 
 
@@ -51,8 +56,17 @@ def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     >>> lattice_shared(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
-    y: Tensor = _shared(_one_by_one(x, lattice), taps, *_rule(lattice))
+    members = _one_by_one(x, lattice)
+    if _torch_convolves(x.device.type):
+        return dense.lattice_shared(members, taps, lattice).reshape(x.shape)
+    y: Tensor = _shared(members, taps, *_rule(lattice))
     return y.view(x.shape)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _torch_convolves(device_type: str) -> bool:
+    """Whether torch's own convolution is the kernel: it needs no operator of ours, which costs time in each call."""
+    return select.chosen("lattice_conv", device_type).name == "portable"
 
 
 def _one_by_one(x: Tensor, lattice: Lattice) -> Tensor:

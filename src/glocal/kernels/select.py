@@ -89,7 +89,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         "portable",
         {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}
-        | dict.fromkeys(ON_LATTICES, "lattice"),
+        | {"lattice_conv": "lattice", "lattice_shared": "lattice"},
         _always,
         half=True,
     ),
