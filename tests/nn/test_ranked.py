@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from glocal import grid_graph, window_graph
+from glocal import Graph, grid_graph, window_graph
 from glocal.errors import ArgumentError
 from glocal.nn.functional import graph_conv
 from glocal.nn.ranked import GraphResidualBlock, RankedGraphConv, rank_weights
@@ -41,6 +41,25 @@ def test_ranked_conv_equals_its_equation() -> None:
         u = x @ layer.value.T
         wanted = sum(weights[p] * (u[graph.neighbors[i, p]] - u[i]) @ layer.filters[p] for p in range(3))
         torch.testing.assert_close(found[i], wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [1, 40, 16384 + 37])
+def test_without_gradients_the_result_is_the_same(n: int) -> None:
+    layer = RankedGraphConv(4, 6, degree=3, channels=5)
+    x, graph = torch.randn(n, 4), Graph(torch.randint(n, (n, 3)))
+    similarities = torch.rand(n, 3)
+    wanted = layer(x, graph, similarities)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, graph, similarities), wanted)
+
+
+def test_similarities_without_gradients_are_the_same() -> None:
+    vectors = unit(1, 9, 7, 5).float().requires_grad_()
+    wanted = window_graph(vectors, radius=3, k=4)
+    with torch.no_grad():
+        found = window_graph(vectors, radius=3, k=4)
+    assert torch.equal(found.graph.neighbors, wanted.graph.neighbors)
+    torch.testing.assert_close(found.similarities, wanted.similarities)
 
 
 def test_gradients_reach_the_embedding() -> None:

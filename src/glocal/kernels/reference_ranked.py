@@ -1,4 +1,4 @@
-"""What layers on a window graph compute: similarities of neighbours, and weighted differences to the vertex.
+"""What layers on a window graph compute: similarities of neighbours, and a convolution over differences to the vertex.
 
 Plain, differentiable torch: the definition that the fast kernels are tested against.
 """
@@ -16,6 +16,11 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
 def weighted_differences(x: Tensor, neighbors: Tensor, weights: Tensor) -> Tensor:
     """Compute `w_il (x_j - x_i)`: x (n, c), neighbors and weights (n, k) -> (n, k, c). Cost O(n k c)."""
     return weights.unsqueeze(2) * (_gather(x, neighbors) - x.unsqueeze(1))
+
+
+def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
+    """Compute `y_i = sum_l w_il (x_j - x_i) H_l`: filters (k, c, m) -> (n, m). Cost O(n k c m) time, O(n k c) memory."""
+    return weighted_differences(x, neighbors, weights).flatten(1) @ filters.flatten(0, 1)
 
 
 def _gather(x: Tensor, neighbors: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ ON_SIGNALS = (
     "variation",
 )
 ON_VECTORS = ("products", "combine")
-ON_WINDOWS = ("similarities", "weighted_differences")
+ON_WINDOWS = ("similarities", "ranked_conv")
 ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
 OPERATIONS = (
     "patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS,
@@ -83,7 +83,8 @@ BACKENDS: tuple[Backend, ...] = (
         "cpu",
         {"patch_neighbors": "cpu.neighbors", "window_neighbors": "cpu.window"}
         | dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")
-        | dict.fromkeys(ON_LATTICES, "cpu.lattice"),
+        | dict.fromkeys(ON_LATTICES, "cpu.lattice")
+        | dict.fromkeys(ON_WINDOWS, "cpu.ranked"),
         _cpu_refuses,
     ),
     Backend(

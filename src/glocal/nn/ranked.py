@@ -66,8 +66,9 @@ class RankedGraphConv(nn.Module):
             raise ArgumentError(message)
         u = x @ self.value.to(x.dtype).t()
         weights = rank_weights(similarities, self.temperature, self.logits).to(x.dtype)
-        differences = select.pick("weighted_differences", x.device)(u, graph.neighbors, weights)
-        return differences.flatten(1) @ self.filters.to(x.dtype).flatten(0, 1)
+        convolve = select.pick("ranked_conv", x.device)
+        found: Tensor = convolve(u, graph.neighbors, weights, self.filters.to(x.dtype))
+        return found
 
     def extra_repr(self) -> str:
         """Name the sizes."""

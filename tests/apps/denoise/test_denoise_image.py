@@ -8,13 +8,16 @@ from PIL import Image
 import glocal
 from glocal.apps.denoise import bands
 from glocal.apps.denoise.calibration import calibrated
+from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.image import OPPONENT, residual_picture
-from glocal.apps.denoise.models import SHIPPED, levels, load_model, save_model
+from glocal.apps.denoise.models import SHIPPED, levels, load_deep, load_model, save_deep, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
-from glocal.apps.denoise.options import MODELS, Architecture, parse_sigma
+from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture, parse_sigma
 from glocal.errors import ArgumentError, InputError, ModelError
-from glocal.files.checkpoints import read_index
+from glocal.files.checkpoints import read_index, save_weights
+
+SHALLOW = [model for model in MODELS if model not in DEEP_MODELS]
 
 
 def scene(h=64, w=72, channels=3, seed=0):
@@ -40,7 +43,7 @@ def test_every_model_removes_noise_at_levels_it_was_not_trained_at(model, sigma)
     clean = scene(channels=1)
     y = noisy(clean, sigma)
     gain = psnr(glocal.denoise(y, sigma, model=model).image, clean) - psnr(y, clean)
-    assert gain > {"local": 2.5, "nonlocal": 3.0, "wide": 4.0}[model]
+    assert gain > {"local": 2.5, "nonlocal": 3.0, "wide": 4.0, "small": 6.0}[model]
 
 
 def test_colour_gains_more_than_its_channels_alone():
@@ -51,13 +54,21 @@ def test_colour_gains_more_than_its_channels_alone():
     assert together > alone + 0.3
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", SHALLOW)
 @pytest.mark.parametrize("shape", [(61, 33, 3), (50, 47, 1)])
 def test_bands_equal_the_whole_to_the_bit(model, shape):
     y = noisy(scene(*shape), 0.1).astype(np.float32)
     whole = glocal.denoise(y, 0.1, model=model, search_radius=5, rows=shape[0]).image
     for rows in (11, 40):
         assert np.array_equal(whole, glocal.denoise(y, 0.1, model=model, search_radius=5, rows=rows).image), rows
+
+
+@pytest.mark.parametrize("shape", [(331, 38, 3), (330, 53, 1)])
+def test_bands_of_a_deep_network_equal_the_whole_to_the_bit(shape):
+    y = noisy(scene(*shape), 0.1).astype(np.float32)
+    whole = glocal.denoise(y, 0.1, model="small", rows=shape[0]).image
+    for rows in (1, 70):
+        assert np.array_equal(whole, glocal.denoise(y, 0.1, model="small", rows=rows).image), rows
 
 
 def test_halo_is_as_small_as_it_may_be():
@@ -213,13 +224,55 @@ def test_residual_shows_what_was_removed():
 
 
 def test_shipped_models_load_and_the_nearest_level_is_taken():
-    for model in MODELS:
+    for model in SHALLOW:
         found = levels(model)
         assert found
         for sigma in found.values():
             assert load_model(model, sigma).sigma == pytest.approx(sigma)
     near, far = load_model("wide", 14 / 255), load_model("wide", 60 / 255)
     assert not torch.equal(near.analysis.filters, far.analysis.filters)
+
+
+def test_deep_models_ship_for_gray_and_colour_and_stay_small():
+    for channels in (1, 3):
+        net = load_deep("small", channels)
+        assert net.shape.channels == channels
+        assert sum(p.numel() for p in net.parameters()) < 1_100_000
+    assert all(path.stat().st_size < 3_000_000 for path in SHIPPED.glob("image-small-*.safetensors"))
+    assert load_deep("wide", 1) is None
+
+
+@pytest.mark.parametrize("size", [(8, 8), (9, 30), (64, 8)])
+def test_deep_models_take_every_size(size):
+    y = noisy(scene(*size, 1), 0.1)
+    result = glocal.denoise(y, 0.1, model="small").image
+    assert result.shape[:2] == size
+    assert np.isfinite(result).all()
+
+
+def test_deep_models_keep_the_mean_of_every_region():
+    clean = np.full((64, 96, 3), 0.1)
+    clean[:, 32:64], clean[:, 64:] = (0.7, 0.5, 0.4), 0.9
+    found = glocal.denoise(noisy(clean, 0.1).astype(np.float32), 0.1, model="small").image
+    for left in (0, 32, 64):
+        region = found[16:48, left + 8 : left + 24].mean((0, 1))
+        np.testing.assert_allclose(region, clean[0, left + 8], atol=0.02)  # 512 pixels of noise: standard error 0.0044
+
+
+def test_a_deep_model_of_your_own_by_path(tmp_path):
+    shape = DeepShape(widths=(2, 4, 4), blocks=(1, 1, 1, 1), graph_blocks=1, radius=3, neighbors=3, embedding=4)
+    path = save_deep(DeepDenoiser(shape), "mine", tmp_path, info={"model": "mine"})
+    assert glocal.denoise(np.full((20, 20), 0.5), 0.1, model=str(path)).image.shape[:2] == (20, 20)
+    with pytest.raises(ArgumentError, match="is for gray pictures, and this one is colour"):
+        glocal.denoise(np.full((20, 20, 3), 0.5), 0.1, model=str(path))
+    save_weights("image-small-gray", {"x": np.zeros(2)}, folder=tmp_path, info={"shape": {}})
+    with pytest.raises(ModelError, match="does not hold a deep denoiser"):
+        load_deep("small", 1, folder=tmp_path)
+
+
+def test_a_search_radius_has_no_meaning_for_deep_models():
+    with pytest.raises(ArgumentError, match=r"`search_radius` \(=5\) has no meaning for the model 'small'"):
+        glocal.denoise(np.zeros((20, 20)), 0.1, model="small", search_radius=5)
 
 
 def test_own_models_are_used_by_path(tmp_path):

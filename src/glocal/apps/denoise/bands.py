@@ -1,5 +1,7 @@
 """Whole pictures in bounded memory: rows in bands, each with the rows around it that its result depends on.
 
+In the deep networks a pixel depends on `DeepShape.halo` rows. The paper's networks need fewer:
+
 A pixel of the result looks `size // 2` rows through the synthesis filter, from there `search_radius` rows to its similar
 patches, and from those half a patch (for the graph) or `size // 2` (for the analysis filter). A band that carries so many rows
 more on each side gives its own rows exactly as the whole picture would, to the bit: every sum has the same terms in the
@@ -14,9 +16,12 @@ import torch
 from torch import Tensor
 
 from glocal.apps.denoise.calibration import Calibrated
+from glocal.apps.denoise.deep import DeepDenoiser
 from glocal.apps.denoise.options import Architecture
 
 _PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
+_DEEP_PIXELS = 1 << 20  # of a band of a deep network, without the rows around it
+_LEAST = 16  # sides of a picture for which every window holds enough vertices
 
 
 def halo(architecture: Architecture, search_radius: int | None) -> int:
@@ -81,6 +86,53 @@ def denoise_planes(
         if progress is not None:
             progress(bottom / height)
     return result
+
+
+@torch.no_grad()
+def denoise_deep(
+    planes: Tensor,
+    net: DeepDenoiser,
+    sigma: float,
+    *,
+    rows: int | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> Tensor:
+    """Denoise planes (c, h, w) with a deep network, c that of the network.
+
+    The picture is continued by reflection to multiples of 4.
+
+    Parameters
+    ----------
+    rows : int or None
+        Rows of a band, rounded up to a multiple of 16; None chooses by memory.
+
+    Returns
+    -------
+    Tensor, (c, h, w). The result does not depend on `rows`. Memory O((rows + halo) w) times the network's width.
+    """
+    _, height, width = planes.shape
+    right, below = (max(_LEAST, -(-n // 4) * 4) - n for n in (width, height))
+    whole = _continued(_continued(planes, 1, below), 2, right)
+    least = max(4 * net.shape.radius, 16)  # a window at the border reaches twice as far to the inside
+    wanted = max(least, rows or _DEEP_PIXELS // width)
+    step, around = -(-wanted // 16) * 16, -(-net.shape.halo // 16) * 16
+    level = torch.full((1,), sigma, dtype=planes.dtype, device=planes.device)
+    result = torch.empty_like(whole)
+    for top in range(0, whole.shape[1], step):
+        bottom = min(whole.shape[1], top + step)
+        first, last = max(0, top - around), min(whole.shape[1], bottom + around)
+        found = net(whole[None, :, first:last], level)[0]
+        result[:, top:bottom] = found[:, top - first : bottom - first]
+        if progress is not None:
+            progress(bottom / whole.shape[1])
+    return result[:, :height, :width]
+
+
+def _continued(planes: Tensor, axis: int, more: int) -> Tensor:
+    """Continue planes by `more` rows or columns: reflected with the edge, as often as needed."""
+    n = planes.shape[axis]
+    place = torch.arange(n + more, device=planes.device).remainder(2 * n)
+    return planes.index_select(axis, torch.minimum(place, 2 * n - 1 - place)) if more else planes
 
 
 def _runs(nets: Sequence[Calibrated]) -> list[tuple[int, int]]:

@@ -3,7 +3,8 @@
 Deviations from the paper: it denoises gray pictures of 128 x 128 at one noise level. Here the networks are used at any level
 by homogeneity, colours go through an orthonormal opponent transform (so that the noise is as strong in each channel) and share
 the graph of their luminance, and large pictures look for similar patches within `search_radius`. The models "local"
-and "nonlocal" are the paper's; "wide" has 32 filters of 5 x 5 and 16 neighbours.
+and "nonlocal" are the paper's; "wide" has 32 filters of 5 x 5 and 16 neighbours; "small" is a deep network on a graph
+that it learns to draw.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from glocal.apps.denoise.bands import denoise_planes
+from glocal.apps.denoise.bands import denoise_deep, denoise_planes
 from glocal.apps.denoise.calibration import Calibrated, calibrated
-from glocal.apps.denoise.models import SHIPPED, load_model
+from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DenoiseOptions
 from glocal.errors import InputError
@@ -127,14 +128,15 @@ def denoise(
     values = to_type(picture.pixels, np.dtype(np.float32))
     with computing_on("denoise", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
         white = white_of(picture.pixels)  # the networks know pictures in [0, 1]
-        planes = _to_planes(values / np.float32(white) if white > 1 else values)
+        given = values / np.float32(white) if white > 1 else values
+        planes = _to_planes(given)
         level = float(options.sigma or white * _estimate(planes))
         changed = level > 0 and options.strength > 0
         if changed:
-            found = _denoised(planes, level / white, options, models, rows, meter if meter.callback else None)
+            found = _cleaned(given, planes, level / white, options, models, rows, meter if meter.callback else None)
+            cleaned = found * np.float32(white)
             if options.strength < 1:
-                found = torch.lerp(planes, found, options.strength)
-            cleaned = _from_planes(found) * np.float32(white)
+                cleaned = values + np.float32(options.strength) * (cleaned - values)
             if shade is not None:
                 cover = mask_values(shade, picture.size, call="denoise")[:, :, None]
                 cleaned = np.where(cover == 0, values, values + cover * (cleaned - values))
@@ -177,6 +179,24 @@ def residual_picture(result: Denoised) -> Picture:
     gain = 0.5 / (4 * max(result.sigma, 1e-6))
     shown = np.clip(0.5 + gain * result.removed, 0, 1).astype(np.float32)
     return Picture(pixels=to_type(shown, np.dtype(np.uint8)))
+
+
+def _cleaned(
+    values: npt.NDArray[Any],
+    planes: Tensor,
+    sigma: float,
+    options: DenoiseOptions,
+    models: Path,
+    rows: int | None,
+    progress: Callable[[float], object] | None,
+) -> npt.NDArray[Any]:
+    """The values (h, w, c) without noise: a deep network takes them as they are, the others as opponents."""
+    deep = load_deep(options.model, len(planes), folder=models)
+    if deep is None:
+        return _from_planes(_denoised(planes, sigma, options, models, rows, progress))
+    given = torch.from_numpy(values).permute(2, 0, 1).to(options.device)
+    found = denoise_deep(given, deep.to(options.device), sigma, rows=rows, progress=progress)
+    return found.permute(1, 2, 0).contiguous().cpu().numpy()
 
 
 def _denoised(

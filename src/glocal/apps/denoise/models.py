@@ -1,4 +1,8 @@
-"""The networks that ship with the package, one file for each noise level, and networks of the user's own."""
+"""The networks that ship with the package, and networks of the user's own.
+
+The paper's networks and `wide` have one file for each noise level. A deep network serves all levels and has one file for gray
+pictures and one for colour.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.networks import ImageDenoiser
-from glocal.apps.denoise.options import MODELS, Architecture
+from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture
 from glocal.errors import ArgumentError, ModelError
 from glocal.files.checkpoints import MODELS as SHIPPED
 from glocal.files.checkpoints import Weights, load_weights, read_index, save_weights
@@ -43,13 +49,60 @@ def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDeno
     return _network(load_weights(_nearest(model, sigma, folder), folder=folder)).at_sigma(sigma)
 
 
+def save_deep(net: DeepDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
+    """Write a deep network into a folder of models, its parameters as float16."""
+    arrays = {key: value.detach().cpu().numpy().astype(np.float16) for key, value in net.state_dict().items()}
+    return save_weights(name, arrays, folder=folder, info={**info, "kind": "image", "shape": asdict(net.shape)})
+
+
+def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoiser | None:
+    """The deep network of a name for pictures of so many channels, or None if the model is none of the deep ones.
+
+    Parameters
+    ----------
+    model : a name of `DEEP_MODELS`, or the path of a `.safetensors` file
+
+    Raises
+    ------
+    ModelError
+        If the weights are missing or damaged.
+    ArgumentError
+        If the file holds a network for pictures with another number of channels.
+    """
+    own = model.endswith(".safetensors")
+    if not own and model not in DEEP_MODELS:
+        return None
+    weights = load_weights(model if own else f"image-{model}-{'gray' if channels == 1 else 'color'}", folder=folder)
+    if own and "shape" not in weights.info:
+        return None
+    try:
+        net = DeepDenoiser(DeepShape(**weights.info["shape"]))
+        net.load_state_dict(
+            {name: torch.from_numpy(array.astype(np.float32)) for name, array in weights.arrays.items()}
+        )
+    except (KeyError, TypeError, RuntimeError, ValueError) as error:
+        message = f"denoise: {weights.name!r} does not hold a deep denoiser ({error}). Train it again."
+        raise ModelError(message) from error
+    if net.shape.channels != channels:
+        kinds = {1: "gray", 3: "colour"}
+        message = (
+            f"denoise: `model` (={model!r}) is for {kinds[net.shape.channels]} pictures, and this one is {kinds[channels]}. "
+            "Use the other file of that training."
+        )
+        raise ArgumentError(message)
+    net.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return net.requires_grad_(False)
+
+
 def levels(model: str, *, folder: Path = SHIPPED) -> dict[str, float]:
     """The weights of a shipped model and the noise level each was trained at."""
     entries = read_index(folder).items()
     return {
         name: float(entry["info"]["sigma"])
         for name, entry in sorted(entries)
-        if entry.get("info", {}).get("kind") == "image" and entry["info"].get("model") == model
+        if entry.get("info", {}).get("kind") == "image"
+        and entry["info"].get("model") == model
+        and "sigma" in entry["info"]
     }
 
 

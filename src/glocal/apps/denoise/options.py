@@ -61,7 +61,8 @@ RECIPES: dict[str, Recipe] = {
 PAPER_NETWORKS = ("local", "local-middle", "nonlocal")
 
 
-MODELS = ("local", "nonlocal", "wide")
+DEEP_MODELS = ("small",)
+MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
 def parse_sigma(text: str) -> float | None:
@@ -183,6 +184,15 @@ class DenoiseOptions(Options):
         remedy="Use cpu.",
     )
     seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.search_radius is not None and self.model in DEEP_MODELS:
+            message = (
+                f"denoise: `search_radius` (={self.search_radius}) has no meaning for the model {self.model!r}, which was "
+                "trained with a window of its own. Leave it out."
+            )
+            raise ArgumentError(message)
 
 
 def chain(recipe: str) -> tuple[str, ...]:

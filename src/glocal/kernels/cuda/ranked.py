@@ -139,3 +139,8 @@ def weighted_differences(x: Tensor, neighbors: Tensor, weights: Tensor) -> Tenso
     """See `reference_ranked.weighted_differences`."""
     found: Tensor = _Differences.apply(x, neighbors, weights)
     return found
+
+
+def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
+    """See `reference_ranked.ranked_conv`."""
+    return weighted_differences(x, neighbors, weights).flatten(1) @ filters.flatten(0, 1)

@@ -1,0 +1,43 @@
+"""Make a model of the package from what `train_deep.py` left: float16 weights with their entry in the index.
+
+python benchmarks/ship_deep.py RUN image-small-gray --model small [--folder src/glocal/models]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from deep_scores import _network as network
+
+from glocal.apps.denoise.models import SHIPPED, save_deep
+
+DATA = "BSDS500 train and test, 351 photos of a one-per-class sample of ImageNet, 277 freely licensed photos; 48 of them held out"
+
+
+def main() -> None:
+    """Write the weights."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("name")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--folder", type=Path, default=SHIPPED)
+    options = parser.parse_args()
+    log = json.loads((options.run / "log.json").read_text())
+    validation = [round(score, 2) for score in log["validation"]["end"]]
+    info = {
+        "model": options.model,
+        "data": DATA,
+        "steps": log["history"][-1]["steps"][1],
+        "seconds": round(sum(part["seconds"] for part in log["history"]), 1),
+        "device": log["history"][-1]["device"],
+        "validation_psnr_15_25_50": validation,
+        "seed": 0,
+    }
+    path = save_deep(network(options.run / "averaged.npz"), options.name, options.folder, info=info)
+    print(path, f"{path.stat().st_size / 1e6:.2f} MB", validation)
+
+
+if __name__ == "__main__":
+    main()
