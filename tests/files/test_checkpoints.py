@@ -69,3 +69,53 @@ def test_damaged_index(folder, text, why):
 def test_no_index_no_models(tmp_path):
     assert read_index(tmp_path) == {}
     assert check_weights(tmp_path) == []
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_no_numbers(tmp_path, value):
+    save_weights("tiny", {"good": np.ones(3), "bad": np.array([1.0, value])}, folder=tmp_path)
+    path = tmp_path / "tiny.safetensors"
+    for name, remedy in (("tiny", "Install glocal again"), (str(path), "Save it again")):
+        with pytest.raises(ModelError) as caught:
+            load_weights(name, folder=tmp_path)
+        assert str(caught.value) == f"load model ({path}): `bad` holds values that are NaN or infinite. {remedy}."
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "why"),
+    [
+        ("patch", 100001, "`patch` (=100001) must be an odd whole number from 1 to 63. The paper uses 7."),
+        ("patch", 4, "`patch` (=4) must be an odd whole number from 1 to 63."),
+        ("maps", 10**12, "`maps` (=1000000000000) must be a whole number from 1 to 4096."),
+        ("size", "3", "`size` (='3') must be an odd whole number from 1 to 31."),
+        ("neighbors", -1, "`neighbors` (=-1) must be a whole number from 1 to 4096."),
+        ("middle", "x", "`middle` (='x') is unknown."),
+    ],
+)
+def test_sizes_that_no_network_for_pictures_has(tmp_path, field, value, why):
+    from glocal.apps.denoise.models import load_model, save_model
+    from glocal.apps.denoise.networks import ImageDenoiser
+    from glocal.apps.denoise.options import Architecture
+
+    path = save_model(ImageDenoiser(Architecture()), "mine", tmp_path, info={})
+    weights = load_weights(path)
+    info = weights.info | {"architecture": weights.info["architecture"] | {field: value}}
+    save_weights("mine", weights.arrays, folder=tmp_path, info=info)
+    with pytest.raises(ModelError) as caught:
+        load_model(str(path), 0.1)
+    assert f"'mine' does not hold a denoising network for pictures (Architecture: {why}" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [0, -1, 10**9, "640", 1.5, None])
+def test_sizes_that_no_network_for_speech_has(tmp_path, value):
+    from glocal.apps.speech.frames import FrameNet, FrameShape
+    from glocal.apps.speech.models import load_frames, save_trained
+
+    net = FrameNet(FrameShape(window=64, hop=16, hidden=8, layers=2, maps=2, grid_layers=1, bands=8))
+    path = save_trained(net, "mine", tmp_path, info={})
+    weights = load_weights(path)
+    info = weights.info | {"shape": weights.info["shape"] | {"window": value}}
+    save_weights("mine", weights.arrays, folder=tmp_path, info=info)
+    with pytest.raises(ModelError) as caught:
+        load_frames(str(path))
+    assert f"FrameShape: `window` (={value!r}) must be a whole number from 1 to 65536." in str(caught.value)

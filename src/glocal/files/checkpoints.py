@@ -54,7 +54,8 @@ def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
         The arrays by name. Cost: one copy of the file.
 
     Raises:
-        ModelError: There is no such model, its file is missing, or its sum differs from the index.
+        ModelError: There is no such model, its file is missing or damaged, its sum differs from the index, or a value is NaN
+            or infinite.
     """
     if str(name).endswith(SUFFIX):
         path = Path(name)
@@ -152,9 +153,13 @@ def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]
     from safetensors.numpy import load
 
     try:
-        return dict(load(data))
+        arrays = dict(load(data))
     except Exception as error:  # safetensors has an error class of its own for each of its languages
         raise ModelError(f"load model ({path}): it is no safetensors file. {remedy}.") from error
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ModelError(f"load model ({path}): `{name}` holds values that are NaN or infinite. {remedy}.")
+    return arrays
 
 
 def _info(data: bytes) -> dict[str, Any]:

@@ -14,6 +14,9 @@ Wanted = Literal["auto", "cpu", "cuda"]
 MIDDLES = ("none", "local", "nonlocal")
 
 
+_LARGEST = {"size": 31, "maps": 4096, "patch": 63, "neighbors": 4096}  # sizes beyond are damage, not design
+
+
 @dataclass(frozen=True)
 class Architecture:
     """The sizes of `f2 . f_middle . f1`.
@@ -36,6 +39,15 @@ class Architecture:
         if self.middle not in MIDDLES:
             message = f"Architecture: `middle` (={self.middle!r}) is unknown. Choose one of {', '.join(MIDDLES)}."
             raise ArgumentError(message)
+        for name, largest in _LARGEST.items():
+            value = getattr(self, name)
+            odd = name in ("size", "patch")
+            if not isinstance(value, int) or not 1 <= value <= largest or (odd and value % 2 == 0):
+                message = (
+                    f"Architecture: `{name}` (={value!r}) must be {'an odd' if odd else 'a'} whole number from 1 to "
+                    f"{largest}. The paper uses {getattr(Architecture, name)}."
+                )
+                raise ArgumentError(message)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 import torch
@@ -20,11 +20,13 @@ from torch.nn import functional as tf
 
 from glocal.apps.speech.floor import noise_floor
 from glocal.apps.speech.stft import overlap_add, power_of, spectra, synthesis
+from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.graphs.weights import NLMeans, normalize
 from glocal.nn.conv import GraphConv, SharedGraphConv
 
 _ROWS = 256  # frames whose neighbours are searched at a time
+_LARGEST = 65536  # of any size: more is damage, not design
 _TILE = 128  # frames that pass the grid layers at a time
 
 
@@ -43,6 +45,16 @@ class FrameShape:
     reach: int = 200
     step: int = 25
     bands: int = 32
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, int) or not 1 <= value <= _LARGEST:
+                message = (
+                    f"FrameShape: `{field.name}` (={value!r}) must be a whole number from 1 to {_LARGEST}. "
+                    f"The model that ships has {field.default}."
+                )
+                raise ArgumentError(message)
 
     @property
     def bins(self) -> int:

@@ -96,7 +96,7 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
     weights = load_weights(source)
     try:
         net = FrameNet(FrameShape(**weights.info["shape"]))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = (
             f"load model ({source}): it is no speech model on frames ({error}). Use a file of `glocal train speech`."
         )
