@@ -208,3 +208,28 @@ def test_damaged_exif_and_profile_do_not_matter(tmp_path):
     np.testing.assert_allclose(to_srgb(read), 90 / 255, atol=1e-6)
     assert exif.orientation(read.exif) == 1
     assert imagecodecs.png_decode((tmp_path / "a.png").read_bytes()).shape == (6, 7, 3)
+
+
+@pytest.mark.parametrize("lossless", [True, False])
+@pytest.mark.parametrize("channels", [3, 4])
+def test_webp_files_beyond_the_limit_of_pillow(tmp_path, monkeypatch, lossless, channels):
+    """Pillow refuses more than 179 million pixels; ours are 256 million. Here its limit is lowered instead."""
+    rng = np.random.default_rng(0)
+    alpha = rng.integers(0, 255, (30, 40), np.uint8) if channels == 4 else None
+    block = exif.pack({271: exif.Tag(2, b"maker\0")})
+    packet = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"></x:xmpmeta>'
+    original = Picture(
+        rng.integers(0, 255, (30, 40, 3), np.uint8), alpha, format="WEBP", exif=block, xmp=packet, lossless=lossless
+    )
+    write_image(tmp_path / "a.webp", original, recipe={"recipe": 1, "command": "denoise"})
+    expected = read_image(tmp_path / "a.webp")
+    monkeypatch.setattr("PIL.Image.MAX_IMAGE_PIXELS", 500)
+    found = read_image(tmp_path / "a.webp")
+    np.testing.assert_array_equal(found.pixels, expected.pixels)
+    assert (found.alpha is None) == (alpha is None)
+    assert (found.exif, found.xmp, found.lossless, found.format) == (expected.exif, expected.xmp, lossless, "WEBP")
+    assert image_size(tmp_path / "a.webp") == (30, 40)
+    assert read_recipe(tmp_path / "a.webp")["command"] == "denoise"
+    (tmp_path / "b.webp").write_bytes((tmp_path / "a.webp").read_bytes()[:-200])
+    with pytest.raises(InputError, match="cut short|damaged"):
+        read_image(tmp_path / "b.webp")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from glocal.errors import MissingDependencyError
-from glocal.files.images import heif, streams
+from glocal.files.images import heif, streams, webp
 from glocal.files.images.colors import cmyk_to_rgb
 from glocal.files.images.picture import Array, Picture, split_alpha, to_depth, with_alpha
 from glocal.files.metadata import exif as exif_tags
@@ -43,13 +44,15 @@ def open_header(data: bytes, name: str) -> Any:
 
 def size_of(data: bytes, name: str) -> tuple[int, int]:
     """Height and width from the header."""
+    if name == "WEBP":
+        return webp.size_of(data)
     width, height = open_header(data, name).size
     return height, width
 
 
 def recipe_in(data: bytes, name: str) -> str | None:
     """The recipe in the XMP of a file, or None."""
-    packet = open_header(data, name).info.get("xmp")
+    packet = webp.metadata(data)["xmp"] if name == "WEBP" else open_header(data, name).info.get("xmp")
     return xmp_packets.recipe_in(packet.encode() if isinstance(packet, str) else packet)
 
 
@@ -59,6 +62,8 @@ def decode(data: bytes, name: str) -> Picture:
     Raises:
         Unreadable: The file is damaged.
     """
+    if name == "WEBP" and math.prod(webp.size_of(data)) > _pillow_limit():
+        return replace(webp.decode(data), format=name, lossless=webp.is_lossless(data))
     image = open_header(data, name)
     # Asked first, since HEIC does not know any more once it is decoded; of a TIFF, our own reader says it.
     several = name != "TIFF" and getattr(image, "n_frames", 1) > 1
@@ -74,8 +79,15 @@ def decode(data: bytes, name: str) -> Picture:
         blocks = (body for kind, body in image.applist if kind == "APP13")
         picture = replace(picture, comments=comments, iptc=next(filter(None, map(iptc.unwrapped, blocks)), None))
     notes = picture.notes + (("only the first picture of the file is used",) if several else ())
-    lossless = name in ("BMP", "TIFF") or (name == "WEBP" and _webp_lossless(data))
+    lossless = name in ("BMP", "TIFF") or (name == "WEBP" and webp.is_lossless(data))
     return replace(picture, format=name, lossless=lossless, notes=notes)
+
+
+def _pillow_limit() -> float:
+    """How many pixels Pillow opens; a limit of the whole process, which others may set."""
+    from PIL import Image
+
+    return 2 * Image.MAX_IMAGE_PIXELS if Image.MAX_IMAGE_PIXELS else math.inf
 
 
 def picture_from_pil(image: Any) -> Picture:
@@ -193,17 +205,6 @@ def _plugin(name: str) -> Any:
             f"{name} files need a newer Pillow than the one installed. Run `pip install --upgrade pillow`."
         )
     return Image.OPEN[name][0]
-
-
-def _webp_lossless(data: bytes) -> bool:
-    """Whether the first picture chunk of a WebP is of the lossless kind."""
-    at = 12
-    while at + 8 <= len(data):
-        kind, length = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        if kind in (b"VP8L", b"VP8 "):
-            return kind == b"VP8L"
-        at += 8 + length + length % 2
-    return False
 
 
 def _dpi(value: Any) -> tuple[float, float] | None:

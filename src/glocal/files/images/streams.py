@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from glocal.files.images import bmff
+from glocal.files.images import bmff, webp
 from glocal.files.images.picture import Picture, Stream
 from glocal.files.metadata import exif, iptc, xmp
 from glocal.files.reading import Unreadable
@@ -50,7 +49,7 @@ def reused(stream: Stream, picture: Picture, *, strip: bool) -> bytes | None:
         return _jpeg(stream.data, picture, strip=strip)
     if picture.format == "WEBP":
         height, width = picture.size if stream.turn <= 4 else picture.size[::-1]
-        return _webp(stream.data, picture, height, width)
+        return webp.with_metadata(stream.data, picture, height, width)
     try:
         return bmff.with_metadata(stream.data, exif=picture.exif, xmp=picture.xmp)
     except (Unreadable, struct.error):
@@ -126,29 +125,3 @@ def _end_of_jpeg(data: bytes, at: int) -> int:
             break
         at = found.start()
     return len(data)
-
-
-def _webp(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
-    """A WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
-    chunks = dict(_webp_chunks(data))
-    kind = b"VP8L" if b"VP8L" in chunks else b"VP8 "
-    if kind not in chunks or b"ANIM" in chunks:
-        return None
-    flags = 0x20 * (picture.icc is not None) | 0x10 * (picture.alpha is not None)
-    flags |= 0x08 * (picture.exif is not None) | 0x04 * (picture.xmp is not None)
-    extent = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
-    parts = [(b"VP8X", bytes([flags, 0, 0, 0]) + extent)]
-    parts += [(name, chunks[name]) for name in (b"ICCP", b"ALPH", kind) if name in chunks]
-    parts += [(b"EXIF", picture.exif or b""), (b"XMP ", picture.xmp or b"")]
-    body = b"".join(
-        name + struct.pack("<I", len(part)) + part + b"\0" * (len(part) % 2) for name, part in parts if part
-    )
-    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
-
-
-def _webp_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = 12
-    while at + 8 <= len(data):
-        length = int.from_bytes(data[at + 4 : at + 8], "little")
-        yield data[at : at + 4], data[at + 8 : at + 8 + length]
-        at += 8 + length + length % 2
