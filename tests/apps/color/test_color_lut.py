@@ -129,7 +129,9 @@ def test_finer_luts_are_nearer_to_the_map():
         (lambda t: t.replace("DOMAIN_MAX 1.0 1.0 1.0", "DOMAIN_MAX 8 8 8"), "its domain is not 0 to 1"),
         (lambda t: t[:-9] + "nan\n", "NaN or infinite"),
         (lambda t: t[:-9] + "0.1 0.2\n", "makes no sense"),
-        (lambda t: "", "it holds 0 points"),
+        (lambda t: "", "its size is 0, or stands behind its points. A 3-D LUT has LUT_3D_SIZE first, from 2 to 256"),
+        (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_3D_SIZE 300"), "its size is 300, or stands behind its points"),
+        (lambda t: t + "0 0 0\n", "it holds more points, and its size of 4 asks for 64"),
     ],
 )
 def test_cubes_that_cannot_be_read(tmp_path, change, message):
@@ -155,3 +157,17 @@ def test_foreign_cubes_with_comments_and_ranges(tmp_path):
     text = cube_text(Lut(torch.rand(3, 3, 3, 3)), title="t").replace("DOMAIN_MIN 0.0 0.0 0.0", "\n# made elsewhere")
     (tmp_path / "a.cube").write_text(text.replace("DOMAIN_MAX 1.0 1.0 1.0", "LUT_3D_INPUT_RANGE 0.0 1.0"))
     assert read_lut(tmp_path / "a.cube").size == 3
+
+
+@pytest.mark.parametrize("head", ["LUT_3D_SIZE 2\n", ""])
+def test_a_cube_with_very_many_lines_is_refused_at_once(tmp_path, head):
+    """In constant memory, and before the rest is read."""
+    import tracemalloc
+
+    (tmp_path / "long.cube").write_text(head + "0.1 0.2 0.3\n" * 300_000)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"it holds more points|stands behind its points"):
+        read_lut(tmp_path / "long.cube")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 200_000

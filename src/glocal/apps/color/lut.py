@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -20,6 +22,7 @@ from glocal.files.images.read import read_image
 from glocal.files.images.write import write_image
 
 CUBE_SIZES = (33, 65)
+_LONGEST = 4096  # characters of a line
 HALD_LEVEL = 8
 """A HaldCLUT of level 8 is 512 x 512 pixels for 64 points an axis, the size that editors ship."""
 
@@ -77,7 +80,8 @@ def read_lut(path: str | os.PathLike[str]) -> Lut:
     if Path(path).suffix.lower() == ".png":
         return _from_hald(path, read_image(path))
     try:
-        text = Path(path).read_text()
+        with Path(path).open(encoding="utf-8") as file:
+            return _from_cube(path, file)
     except FileNotFoundError as error:
         message = f"read LUT ({path}): there is no such file. Check the name."
         raise InputError(message) from error
@@ -87,7 +91,6 @@ def read_lut(path: str | os.PathLike[str]) -> Lut:
     except UnicodeDecodeError as error:
         message = f"read LUT ({path}): it is not text, so no .cube file. Export it again."
         raise InputError(message) from error
-    return _from_cube(path, text)
 
 
 def cube_text(lut: Lut, *, title: str) -> str:
@@ -105,9 +108,12 @@ def hald_pixels(lut: Lut) -> np.ndarray:
     return to_depth(np.ascontiguousarray(values), "16")
 
 
-def _from_cube(path: str | os.PathLike[str], text: str) -> Lut:
-    size, rows = 0, []
-    for number, line in enumerate(text.splitlines(), 1):
+def _from_cube(path: str | os.PathLike[str], file: TextIO) -> Lut:
+    """Read line by line, and no further than the size asks for: a small head may be followed by any amount of lines."""
+    size, number = 0, 0
+    values = array("f")
+    while line := file.readline(_LONGEST):
+        number += 1
         words = line.split()
         if not words or words[0].startswith("#") or words[0] == "TITLE":
             continue
@@ -117,23 +123,35 @@ def _from_cube(path: str | os.PathLike[str], text: str) -> Lut:
         try:
             if words[0] == "LUT_3D_SIZE":
                 size = int(words[1])
+                if not 2 <= size <= 256:
+                    break
             elif words[0] in ("DOMAIN_MIN", "DOMAIN_MAX", "LUT_3D_INPUT_RANGE"):
                 _check_domain(path, words)
             else:
                 r, g, b = (float(word) for word in words)
-                rows.append((r, g, b))
+                values.extend((r, g, b))
         except GlocalError:
             raise
         except (ValueError, IndexError) as error:
-            message = f"read LUT ({path}): line {number} ({line[:40]!r}) makes no sense. Export it again."
+            message = f"read LUT ({path}): line {number} ({line[:40].rstrip()!r}) makes no sense. Export it again."
             raise InputError(message) from error
-    if not 2 <= size <= 256 or len(rows) != size**3:
+        if len(values) > 3 * size**3:
+            break
+    if not 2 <= size <= 256:
         message = (
-            f"read LUT ({path}): it holds {len(rows)} points, and its size of {size} asks for {size**3}. "
+            f"read LUT ({path}): its size is {size}, or stands behind its points. A 3-D LUT has LUT_3D_SIZE first, from 2 "
+            "to 256. Export it again."
+        )
+        raise InputError(message)
+    if len(values) != 3 * size**3:
+        many = "more" if len(values) > 3 * size**3 else len(values) // 3
+        message = (
+            f"read LUT ({path}): it holds {many} points, and its size of {size} asks for {size**3}. "
             "It was cut short or damaged: export it again."
         )
         raise InputError(message)
-    return _finite(path, torch.tensor(rows).reshape(size, size, size, 3).permute(2, 1, 0, 3))
+    table = torch.frombuffer(values, dtype=torch.float32).reshape(size, size, size, 3)
+    return _finite(path, table.permute(2, 1, 0, 3))
 
 
 def _check_domain(path: str | os.PathLike[str], words: list[str]) -> None:
