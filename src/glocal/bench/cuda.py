@@ -1,4 +1,4 @@
-"""Style transfer on a GPU: the exact graph and whole runs beside the plain-PyTorch version on the same GPU."""
+"""Style transfer on a GPU: the exact graph and whole runs compared with the plain-PyTorch version on the same GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GRAPH_AIM, _STYLE_AIMS = "5 ms", {256: "0.6 s", 1024: "8 s"}
 def run(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device: str = "cuda") -> list[Row]:
     """Measure pairs of photo and painting (side, side, 3) in Lab, `side` 32 times a power of two, with the paper's preset.
 
-    The graph is that of the first pair. Whole runs of ours are the second of two, those of the plain version single.
+    The graph is built on the first pair. Of our own whole runs the second of two counts; the plain version runs once.
     """
     check_device("bench", device)
     photo = pairs[0][0].to(device)

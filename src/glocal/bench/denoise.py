@@ -1,9 +1,9 @@
-"""Denoising beside its peers: PSNR and time on folders of gray pictures, the same noise for everyone.
+"""Denoising compared with its peers: PSNR and time on folders of gray pictures, with the same noise for all.
 
 The peers are scikit-image's NL-means (its documentation's settings for known noise: 5 x 5 patches, distance 6,
 `h = 0.8 sigma`, fast mode; and a larger search with `h = 0.6 sigma`), its wavelet denoising (BayesShrink, with its default
-wavelet and with db4, mostly better), and BM3D where somebody has installed it.
-All are told sigma; noise is not clipped, results are clipped to [0, 1].
+wavelet and with db4, mostly better), and BM3D if it is installed.
+All know sigma; noise is not clipped, results are clipped to [0, 1].
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run(
     first: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> list[Row]:
-    """Measure every method on every folder and level. `first` takes only so many pictures of each folder.
+    """Measure every method on every folder and level. `first` limits the number of pictures of each folder.
 
     Return one Row a set, level and method. The noise of picture `i` comes from the seed `(i, level)`.
     """

@@ -1,4 +1,4 @@
-"""Exact neighbour search beside SciPy's cKDTree and FAISS's flat index, and the memory of a large graph."""
+"""Exact neighbour search compared with SciPy's cKDTree and FAISS's flat index, and the memory of a large graph."""
 
 from __future__ import annotations
 

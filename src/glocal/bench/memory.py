@@ -48,7 +48,7 @@ def _status(key: str) -> float:
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(key + ":"):
             return int(line.split()[1]) / 1024
-    message = f"bench: this system does not tell {key}. Measure memory on Linux."
+    message = f"bench: this system does not report {key}. Measure memory on Linux."
     raise MeasureError(message)
 
 

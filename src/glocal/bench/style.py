@@ -1,4 +1,4 @@
-"""The whole style transfer of the paper beside its plain-PyTorch version, with the seconds of each phase."""
+"""The whole style transfer of the paper compared with its plain-PyTorch version, with the seconds of each phase."""
 
 from __future__ import annotations
 

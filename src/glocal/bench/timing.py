@@ -1,4 +1,4 @@
-"""Times works beside each other and keeps what is needed to judge the figures."""
+"""Times several works in turn, and keeps what is needed to judge the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: ours beside one peer. `ratio` is how many times less we take; None where the peer is missing."""
+    """One line of a table: ours and one peer. `ratio` is how many times less we take; None where the peer is missing."""
 
     work: str
     peer: str
@@ -86,7 +86,7 @@ def rows(
     missing: Mapping[str, str],
     note: str = "",
 ) -> list[Row]:
-    """Put "ours" beside every peer in `targets`; `missing` says why a peer has no time."""
+    """Compare "ours" with every peer in `targets`; `missing` says why a peer has no time."""
     ours = times["ours"]
     lines = []
     for peer, target in targets.items():

@@ -72,7 +72,7 @@ class Figure:
     caption: tuple[Part, ...]
     source: Source
     wide: bool = True
-    """Take the whole width; two narrow figures in a row stand side by side."""
+    """Take the whole width; two narrow figures in a row share it."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ Make = Callable[[Job], Section]
 def run(description: str | None, make: Make, arguments: Sequence[str] | None = None) -> Written:
     """Run one section and write it to the folder that the command line names."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the page and the files beside it")
+    parser.add_argument("-o", "--output", type=Path, required=True, help="folder for the page and its files")
     parser.add_argument("--full", action="store_true", help="the paper's sizes instead of small ones")
     parser.add_argument("--data", type=Path, help="folder with training data, paintings and photo pairs")
     parser.add_argument("--seed", type=int, default=0)

@@ -1,4 +1,4 @@
-"""What lies where in the folder that `--data` names. The paper's own data come first, then stand-ins."""
+"""Find the training data in the folder given by `--data`: the paper's own data first, then substitutes."""
 
 from __future__ import annotations
 

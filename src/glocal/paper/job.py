@@ -16,7 +16,7 @@ def _nobody(fraction: float) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """The work of one section. `progress` is told the fraction that is done; `folder` keeps logs and checkpoints."""
+    """The work of one section. `progress` is called with the fraction that is done; `folder` keeps logs and checkpoints."""
 
     effort: Effort
     source: Source
@@ -41,10 +41,10 @@ class Job:
         Examples
         --------
         >>> from glocal.paper.options import QUICK
-        >>> told = []
-        >>> job = Job(QUICK, Source("this run", "x"), ReproduceOptions(), told.append)
+        >>> seen = []
+        >>> job = Job(QUICK, Source("this run", "x"), ReproduceOptions(), seen.append)
         >>> job.part(0.5, 1.0).progress(0.5)
-        >>> told
+        >>> seen
         [0.75]
         """
         tell = self.progress

@@ -24,7 +24,7 @@ def render(title: str, lead: Sequence[Block], sections: Sequence[Section]) -> st
     title : str
         Its heading.
     lead : sequence of blocks
-        What stands before the table of contents.
+        The blocks before the table of contents.
     sections : sequence of Section
         The rest, in order.
 
@@ -73,7 +73,7 @@ def embedded(pixels: Array, lossless: bool) -> str:
 
 
 def rows_of(blocks: Sequence[Block]) -> list[dict[str, object]]:
-    """Group blocks into rows: narrow figures that follow one another share one, other blocks stand alone."""
+    """Group blocks into rows: narrow figures that follow one another share a row, other blocks get one each."""
     rows: list[dict[str, object]] = []
     for narrow, group in groupby(blocks, lambda block: isinstance(block, Figure) and not block.wide):
         together = list(group)

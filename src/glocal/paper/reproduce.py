@@ -38,7 +38,7 @@ def reproduce(
     options
         Parts, data, seed.
     command
-        What was typed; printed beside the numbers of this run.
+        The command line, printed with the numbers of this run.
     effort
         Sizes and iterations, if not those of `options`.
     progress

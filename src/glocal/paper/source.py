@@ -1,4 +1,4 @@
-"""Where a number comes from. No number stands on the page without one of these beside it."""
+"""Where a number comes from. Every number on the page has a source."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def this_run(command: str, seed: int, device: str = "cpu") -> Source:
 
 
 def as_record(number: Number) -> dict[str, Any]:
-    """Return a number for the JSON files beside the page."""
+    """Return a number for the JSON files next to the page."""
     return {"value": number.value, "unit": number.unit, "source": vars(number.source)}

@@ -1,4 +1,4 @@
-"""Section 3 of the paper: figures 1 and 2, the paper's setting beside our default preset."""
+"""Section 3 of the paper: figures 1 and 2, the paper's setting compared with our default preset."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def figure_2(job: Job) -> tuple[list[Figure], dict[str, list[Pair]]]:
 
 
 def _both(job: Job, title: str, photos: Sequence[str], *, networks: str) -> tuple[list[Figure], dict[str, list[Pair]]]:
-    """Return a figure in the paper's setting, and beside it the same with the default preset."""
+    """Return a figure in the paper's setting, and the same with the default preset."""
     pictures = styles(job)
     presets = list(dict.fromkeys(("paper", DEFAULT_PRESET)))
     short = "fig1" if networks == "both" else "fig2"

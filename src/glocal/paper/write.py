@@ -1,4 +1,4 @@
-"""The page and what stands beside it: `index.html`, `json/SECTION.json`, `png/PLATE.png`."""
+"""Write the page and its files: `index.html`, `json/SECTION.json`, `png/PLATE.png`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAGE = "index.html"
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_report` left: the page, its size in bytes, and the files beside it."""
+    """What `write_report` left: the page, its size in bytes, and its files."""
 
     page: Path
     size: int
@@ -30,7 +30,7 @@ class Written:
 def write_report(
     folder: Path, title: str, lead: Sequence[Block], sections: Sequence[Section], *, overwrite: bool = False
 ) -> Written:
-    """Write the page, and beside it every picture as PNG and the numbers of every section as JSON.
+    """Write the page, every picture as PNG and the numbers of every section as JSON.
 
     Raises
     ------
@@ -54,8 +54,8 @@ def write_report(
     pictures = tuple(_store(png / f"{plate.name}.png", encode(plate.pixels, lossless=True)[1]) for plate in plates)
     files = tuple(_store(records / f"{section.name}.json", _record(section)) for section in sections)
     text = render(title, lead, sections).encode()
-    with write_whole(page, overwrite=True) as beside:  # last and whole: where there is a page, everything is there
-        beside.write_bytes(text)
+    with write_whole(page, overwrite=True) as temporary:  # last and whole: where there is a page, everything is there
+        temporary.write_bytes(text)
     return Written(page, len(text), pictures, files)
 
 

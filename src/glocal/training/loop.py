@@ -28,7 +28,7 @@ from glocal.machine import machine, now
 
 @dataclass(frozen=True)
 class Stage:
-    """One training run: `steps` ADAM steps of batch size 1 at the step size `rate`, looked at every `every` steps."""
+    """One training run: `steps` ADAM steps of batch size 1 at the step size `rate`, validated every `every` steps."""
 
     name: str
     steps: int
@@ -57,7 +57,7 @@ class Record:
 
 @dataclass(frozen=True)
 class StepProgress:
-    """What a training run tells its caller, some times a second at most."""
+    """The state of a training run, reported a few times a second."""
 
     stage: str
     step: int
@@ -69,7 +69,7 @@ class StepProgress:
 
 @dataclass(frozen=True)
 class Fitted:
-    """How a training run ended: at which step, whether that was the last one, and its log."""
+    """The result of a training run: the last step, whether it is finished, and its log."""
 
     step: int
     finished: bool
@@ -149,7 +149,7 @@ def fit(
     state = _State(model, optimizer, stage, folder)
     step, total = state.load()
     started = time.perf_counter()
-    told, first = started, step
+    reported, first = started, step
     if step == 0:
         state.begin()
         state.record(0, None, validate(), 0.0)
@@ -168,8 +168,8 @@ def fit(
             state.record(step, float(total) / done, validate(), now - started)
             total = torch.zeros_like(total)
             state.save(step, total)
-        if progress is not None and (now - told > 0.25 or step == stage.steps):
-            told = now
+        if progress is not None and (now - reported > 0.25 or step == stage.steps):
+            reported = now
             left = (now - started) / (step - first) * (stage.steps - step)
             last = state.records[-1] if state.records else None
             if progress(StepProgress(stage.name, step, stage.steps, now - started, left, last)) and step < stage.steps:
@@ -192,7 +192,7 @@ def read_log(path: Path) -> list[Record]:
 
 
 class _State:
-    """What a run keeps on disk: parameters, ADAM's moments and the log, all at the same step."""
+    """The files of a run: parameters, ADAM's moments and the log, all at the same step."""
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Adam, stage: Stage, folder: Path | None) -> None:
         self.model, self.optimizer, self.stage, self.folder = model, optimizer, stage, folder
