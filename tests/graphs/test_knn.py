@@ -62,3 +62,35 @@ def test_refuses():
         glocal.knn_graph(torch.rand(4, 2), k=2, method="tree")
     with pytest.raises(InputError, match="NaN"):
         glocal.knn_graph(torch.full((4, 2), torch.nan), k=2)
+
+
+@pytest.mark.parametrize("backend", ["reference", "portable", ""])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("f", [1, 7, 40])
+def test_rows_of_another_matrix(backend, dtype, f, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    generator = torch.Generator().manual_seed(0)
+    x, z = (torch.randn(n, f, dtype=dtype, generator=generator) for n in (150, 210))
+    g = glocal.knn_graph(x, source=z, k=9)
+    distances, neighbors = cKDTree(z.double().numpy()).query(x.double().numpy(), 9)
+    np.testing.assert_array_equal(g.neighbors.numpy(), neighbors)
+    np.testing.assert_allclose(g.distances.numpy(), distances, rtol=1e-6, atol=1e-12)
+    assert g.num_sources == 210
+
+
+@pytest.mark.parametrize("backend", ["reference", "portable", ""])
+def test_a_source_of_duplicates_goes_by_index(backend, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    g = glocal.knn_graph(torch.ones(40, 3) * 1e3, source=torch.ones(30, 3) * 1e3, k=5)
+    assert torch.equal(g.neighbors, torch.arange(5, dtype=torch.int32).expand(40, 5))
+
+
+def test_refuses_sources_that_do_not_fit():
+    with pytest.raises(
+        ArgumentError, match=r"`features` \(n=4, f=2\) and `source` \(m=5, f=3\) must have as many columns"
+    ):
+        glocal.knn_graph(torch.rand(4, 2), source=torch.rand(5, 3), k=1)
+    with pytest.raises(ArgumentError, match=r"`k` \(=6\) must be between 1 and the number of vertices \(=5\)"):
+        glocal.knn_graph(torch.rand(9, 2), source=torch.rand(5, 2), k=6)
+    with pytest.raises(ArgumentError, match=r"works without `source` only"):
+        glocal.knn_graph(torch.rand(4, 2), source=torch.rand(5, 2), k=1, method="approximate")

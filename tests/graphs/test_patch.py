@@ -103,7 +103,7 @@ X = torch.rand(7, 7, 3)
         (X, {"k": 3, "patch": 4}, ArgumentError, r"patch_graph: `patch` \(=4\) must be odd and positive"),
         (X, {"k": 3, "coords": -1.0}, ArgumentError, r"`coords` \(=-1.0\) must be finite and not negative"),
         (X, {"k": 3, "coords": float("nan")}, ArgumentError, r"`coords` \(=nan\) must be finite"),
-        (X, {"k": 9, "search_radius": 1}, ArgumentError, r"`search_radius` \(=1\) gives a corner only 4 candidates"),
+        (X, {"k": 9, "search_radius": 1}, ArgumentError, r"`search_radius` \(=1\) leaves a vertex only 4 candidates"),
         (X, {"k": 1, "search_radius": -1}, ArgumentError, r"`search_radius` \(=-1\)"),
         (
             torch.full((3, 3, 1), torch.nan),
@@ -113,7 +113,7 @@ X = torch.rand(7, 7, 3)
         ),
         (torch.tensor([1.0, torch.inf]), {"k": 1}, InputError, r"holds 1 value\(s\)"),
         (torch.zeros(0, 3, 3), {"k": 1}, InputError, r"`signal` \(shape \(0, 3, 3\)\) is empty"),
-        (torch.zeros(2, 2, 2, 2), {"k": 1}, ArgumentError, r"must have 1 or 2 or 3 axes"),
+        (torch.zeros(2, 2, 2, 2, 2), {"k": 1}, ArgumentError, r"must have 1 or 2 or 3 or 4 axes"),
         ("photo.jpg", {"k": 1}, ArgumentError, r"`signal` \(a str\) is not an array of numbers"),
         (torch.ones(3, dtype=torch.complex64), {"k": 1}, ArgumentError, "is not a signal"),
     ],

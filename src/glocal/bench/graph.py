@@ -14,7 +14,7 @@ from glocal.bench.memory import peak_mib
 from glocal.bench.options import BenchOptions
 from glocal.bench.timing import Row, interleave, rows
 from glocal.graph import Graph
-from glocal.graphs.patch import pad_planes, patch_graph
+from glocal.graphs.patch import pad_frames, patch_graph
 
 TREE, FLAT = "scipy cKDTree", "FAISS IndexFlatL2"
 MISSING = {TREE: "not installed: pip install scipy", FLAT: "not installed: pip install faiss-cpu"}
@@ -36,7 +36,7 @@ def features(signal: Tensor, patch: int, coords: float) -> np.ndarray[Any, Any]:
     """Make the feature matrix (n, f) that general searches need: every patch, and the places."""
     image = signal.view(1, -1, 1) if signal.ndim == 1 else signal
     height = 1 if signal.ndim == 1 else patch
-    planes = pad_planes(image.to(torch.float32), (height, patch))
+    planes = pad_frames(image.to(torch.float32).unsqueeze(0), (1, height, patch))[0]
     cells = (
         planes.unfold(1, height, 1)
         .unfold(2, patch, 1)

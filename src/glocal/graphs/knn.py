@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.errors import ArgumentError
+from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
 from glocal.graphs.signals import as_signal
 from glocal.kernels import select
@@ -19,6 +19,7 @@ METHODS = ("exact", "approximate")
 def knn_graph(
     features: Any,
     *,
+    source: Any = None,
     k: int = 25,
     method: str = "exact",
     seed: int = 0,
@@ -26,15 +27,26 @@ def knn_graph(
 ) -> Graph:
     """Connect every row of `features` (n, f) to its `k` nearest rows by Euclidean distance.
 
-    Column 0 is the vertex itself, then nearest first; ties go to the smaller index. Ranks are decided on distances
-    accumulated in float64, so every backend gives the same graph.
+    Nearest first; ties go to the smaller index. Ranks are decided on distances accumulated in float64, so every
+    backend gives the same graph.
 
     Parameters
     ----------
+    features : (n, f) tensor or array
+    source : (m, f) tensor or array, or None
+        Where the neighbours are searched. The graph then joins the n rows of `features` to the m rows of `source`.
+        None searches `features` itself, and column 0 is the row itself; with `source` no column is special.
+    k : int
+        Neighbours of each row.
     method : "exact" or "approximate"
-        Exact: O(n^2 f) time, O(n (k + f)) memory, in blocks. Approximate: the rows are put into about sqrt(n) cells
-        around centres (seeded k-means) and only the 16 nearest cells of each row's own cell are searched:
-        about O(n^1.5 f) time; recall 0.99 or more on patch features of photos (`tests/graphs/test_knn.py` measures it).
+        Exact: O(n m f) time at worst, O(n (k + f) + m f) memory. Approximate, without `source` only: the rows are put
+        into about sqrt(n) cells around centres (seeded k-means) and only the 16 nearest cells of each row's own cell
+        are searched: about O(n^1.5 f) time; recall 0.99 or more on patch features of photos
+        (`tests/graphs/test_knn.py` measures it).
+    seed : int
+        Of the approximate method.
+    progress : callable or None
+        Called with the fraction done, from 0 to 1.
 
     Returns
     -------
@@ -42,22 +54,44 @@ def knn_graph(
 
     >>> knn_graph([[0.0], [10.0], [1.0]], k=2).neighbors.tolist()
     [[0, 2], [1, 2], [2, 0]]
+    >>> knn_graph([[0.0], [10.0]], source=[[9.0], [1.0], [2.0]], k=2).neighbors.tolist()
+    [[1, 2], [0, 2]]
     """
     x = as_signal(features, caller="knn_graph", name="features", ndim=(2,)).detach()
-    n = x.shape[0]
-    if k < 1 or k > n:
+    z = x if source is None else as_signal(source, caller="knn_graph", name="source", ndim=(2,)).detach()
+    _check(x, z, k, method, source is None)
+    if method == "approximate":
+        neighbors, squared = _by_cells(x, k, seed, progress)
+    elif source is None:
+        neighbors, squared = select.pick("knn", x.device)(x, k, progress)
+    else:
+        wide = torch.promote_types(x.dtype, z.dtype)
+        neighbors, squared = select.pick("match_rows", x.device)(x.to(wide), z.to(wide), k, False, progress)
+    return Graph(neighbors, None, squared.sqrt().to(x.dtype), num_sources=len(z))
+
+
+def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:
+    if x.shape[1] != source.shape[1]:
         message = (
-            f"knn_graph: `k` (={k}) must be between 1 and the number of vertices (={n}). Use more rows or a smaller k."
+            f"knn_graph: `features` (n={len(x)}, f={x.shape[1]}) and `source` (m={len(source)}, f={source.shape[1]}) "
+            "must have as many columns. Give both the same features."
+        )
+        raise ArgumentError(message)
+    if x.device != source.device:
+        message = f"knn_graph: `features` lies on {x.device}, `source` on {source.device}. Move both with .to(device)."
+        raise DeviceError(message)
+    if k < 1 or k > len(source):
+        message = (
+            f"knn_graph: `k` (={k}) must be between 1 and the number of vertices (={len(source)}). "
+            "Use more rows or a smaller k."
         )
         raise ArgumentError(message)
     if method not in METHODS:
         message = f"knn_graph: `method` (={method!r}) is unknown. Choose one of {', '.join(METHODS)}."
         raise ArgumentError(message)
-    if method == "exact":
-        neighbors, squared = select.pick("knn", x.device)(x, k, progress)
-    else:
-        neighbors, squared = _by_cells(x, k, seed, progress)
-    return Graph(neighbors, None, squared.sqrt().to(x.dtype))
+    if method == "approximate" and not alone:
+        message = "knn_graph: `method` (='approximate') works without `source` only. Use method='exact'."
+        raise ArgumentError(message)
 
 
 _PROBES = 16  # cells searched for each cell

@@ -1,18 +1,22 @@
 """Neighbour search in vectorised torch, for every device: candidates by matrix products, ranks by the definition.
 
 The expanded square `|a|^2 - 2 a.b + |b|^2` is fast but mis-ranks near ties. So a few more candidates than `k` are
-taken by it, their distances are computed again as `reference` defines them, and a row counts only when a bound on the
-rounding shows that nothing outside its candidates can belong to it. Rows that fail the bound are searched in full.
+taken by it, their distances are computed again as `reference_search` defines them, and a row counts only when a bound
+on the rounding shows that nothing outside its candidates can belong to it. Rows that fail the bound are searched in
+full. Inside a search window every shift gives the distances of all patches at once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from glocal.kernels import reference
+from glocal.kernels import reference_search
+from glocal.kernels.matching import Matching
+from glocal.kernels.reference import window_sum
 
 _SPARE = 8  # candidates beyond k: enough that few rows of natural signals are searched again
 _BLOCK_ELEMENTS = {"cuda": 1 << 28}  # 1 GiB of float32 distances at a time: a GPU wants few, large launches
@@ -25,85 +29,111 @@ Progress = Callable[[float], None] | None
 def patch_neighbors(
     planes: Tensor, k: int, patch: tuple[int, int], coords: float, radius: int | None, progress: Progress = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches; the contract is `reference.patch_neighbors`, bit for bit.
-
-    Cost: O(n^2 c patch) time and O(n c patch) memory over the whole image; with `radius`, O(n radius^2 (c + k)) time
-    and O(n k) memory.
-    """
-    if radius is not None:
-        return _by_shifts(planes, k, patch, coords, radius, progress)
-    ph, pw = patch
-    h, w = planes.shape[1] - ph + 1, planes.shape[2] - pw + 1
-    cells = planes.unfold(1, ph, 1).unfold(2, pw, 1).permute(1, 2, 0, 3, 4).reshape(h * w, -1)
-    j = torch.arange(h * w, device=planes.device)
-    place = torch.stack([j // w, j % w], 1).to(planes.dtype)
-    features = torch.cat([cells, place * coords], 1) if coords else cells
-    factor = torch.tensor(coords * coords, dtype=torch.float32, device=planes.device)
-
-    def exact(i: Tensor, found: Tensor) -> Tensor:
-        shape = (*found.shape, planes.shape[0], ph, pw)
-        squares = (cells[found].view(shape) - cells[i].view(shape[0], 1, *shape[2:])).square()
-        total = squares[:, :, 0]
-        for channel in range(1, planes.shape[0]):
-            total = total + squares[:, :, channel]
-        d2 = reference.window_sum(reference.window_sum(total, ph, 2), pw, 3)[:, :, 0, 0]
-        steps = found // w - (i // w).unsqueeze(1), found % w - (i % w).unsqueeze(1)
-        return d2 + factor * (steps[0] * steps[0] + steps[1] * steps[1]).to(torch.float32)
-
-    def row(i: int) -> Tensor:
-        return reference.patch_distances(planes, i, patch, coords, None)
-
-    return _search(features, k, exact, row, torch.float32, progress)
+    """Find the `k` nearest patches of one image; the contract is `reference.patch_neighbors`, bit for bit."""
+    frames = planes.unsqueeze(0)
+    window = None if radius is None else (0, radius, radius)
+    return match_patches(frames, frames, k, Matching((1, *patch), coords, window, own=True), progress)
 
 
 def knn(features: Tensor, k: int, progress: Progress = None) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest rows; the contract is `reference.knn`. Cost: O(n^2 f) time, O(n (f + k)) memory."""
-    wide = features.to(torch.float64)
+    """Find the `k` nearest rows of one matrix; the contract is `reference.knn`."""
+    return match_rows(features, features, k, True, progress)
+
+
+def match_patches(
+    query: Tensor, source: Tensor, k: int, matching: Matching, progress: Progress = None
+) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest patches; the contract is `reference_search.match_patches`, bit for bit.
+
+    Cost: O(n m c patch) time and O((n + m) c patch) memory over the whole source; with a search window of s places
+    O(n s (c + k)) time and O(n k) memory, both counted before the strides.
+    """
+    if matching.radius is not None:
+        return _by_shifts(query, source, k, matching, progress)
+    here, there = (
+        reference_search.cells(frames, matching, stride).transpose(0, 1).flatten(1)
+        for frames, stride in ((query, matching.stride), (source, matching.source_stride))
+    )
+    places, source_places = matching.query_places(query), matching.source_places(source)
+    shape = (-1, query.shape[1] * matching.patch[0], *matching.patch[1:])
+    coords = matching.coords
+
+    def exact(i: Tensor, found: Tensor) -> Tensor:
+        squares = (there[found].unflatten(2, shape[1:]) - here[i].view(-1, 1, *shape[1:])).square()
+        total = squares[:, :, 0]
+        for channel in range(1, shape[1]):
+            total = total + squares[:, :, channel]
+        d2 = window_sum(window_sum(total, shape[2], 2), shape[3], 3)[:, :, 0, 0]
+        steps = (source_places[found] - places[i].unsqueeze(1)).square().sum(2)
+        return d2 + torch.tensor(coords * coords, dtype=torch.float32, device=d2.device) * steps.to(torch.float32)
+
+    def row(i: int) -> Tensor:
+        cells = there.view(shape).transpose(0, 1)
+        return reference_search.patch_distances(here[i].view(shape[1:]), cells, source_places - places[i], matching)
+
+    features = [here, there]
+    if coords:
+        features = [torch.cat([cells, at * coords], 1) for cells, at in ((here, places), (there, source_places))]
+    return _search(features[0], features[1], k, matching.own, exact, row, torch.float32, progress)
+
+
+def match_rows(query: Tensor, source: Tensor, k: int, own: bool, progress: Progress = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows; the contract is `reference_search.match_rows`.
+
+    Cost: O(n m f) time, O((n + m) f + n k) memory.
+    """
+    here, there = query.to(torch.float64), source.to(torch.float64)
 
     def exact(i: Tensor, found: Tensor) -> Tensor:
         d2 = torch.zeros(found.shape, dtype=torch.float64, device=found.device)
-        for column in range(features.shape[1]):
-            d2 = d2 + (wide[:, column][found] - wide[i, column].unsqueeze(1)).square()
+        for column in range(query.shape[1]):
+            d2 = d2 + (there[:, column][found] - here[i, column].unsqueeze(1)).square()
         return d2
 
     def row(i: int) -> Tensor:
-        return exact(torch.tensor([i], device=wide.device), torch.arange(len(wide), device=wide.device)[None])[0]
+        return exact(torch.tensor([i], device=here.device), torch.arange(len(there), device=here.device)[None])[0]
 
-    return _search(features, k, exact, row, torch.float64, progress)
+    return _search(query, source, k, own, exact, row, torch.float64, progress)
 
 
 def _search(
-    features: Tensor,
+    query: Tensor,
+    source: Tensor,
     k: int,
+    own: bool,
     exact: Callable[[Tensor, Tensor], Tensor],
     row: Callable[[int], Tensor],
-    kind: torch.dtype,
+    dtype: torch.dtype,
     progress: Progress,
 ) -> tuple[Tensor, Tensor]:
-    n, f = features.shape
-    centred = features - features.mean(0)  # smaller numbers, smaller rounding errors
-    norms = centred.square().sum(1)
-    spare = min(n, k + _SPARE)
-    epsilon = torch.finfo(features.dtype).eps
-    error = 4 * (f + 8) * epsilon * (norms + norms.max())  # of both the product form and the defined one
-    neighbors = torch.empty(n, k, dtype=torch.int32, device=features.device)
-    distances = torch.empty(n, k, dtype=kind, device=features.device)
-    block = max(1, min(n, _BLOCK_ELEMENTS.get(features.device.type, _BLOCK_ELEMENTS_ELSEWHERE) // n))
-    wide = torch.nn.functional.pad(centred, (0, 0, 0, -n % _CHUNK)).T
-    wide_norms = torch.nn.functional.pad(norms, (0, -n % _CHUNK), value=torch.inf).unsqueeze(0)
+    """Search among feature vectors (n, f) and (m, f); `exact` and `row` compute distances by the definition."""
+    (n, f), m, device = query.shape, len(source), query.device
+    middle = source.mean(0)  # smaller numbers, smaller rounding errors
+    here, there = query - middle, source - middle
+    lengths, source_lengths = here.square().sum(1), there.square().sum(1)
+    spare = min(m, k + _SPARE)
+    # The error of both the product form and the defined one.
+    error = 4 * (f + 8) * torch.finfo(query.dtype).eps * (lengths + source_lengths.max())
+    neighbors = torch.empty(n, k, dtype=torch.int32, device=device)
+    distances = torch.empty(n, k, dtype=dtype, device=device)
+    block = max(1, min(n, _BLOCK_ELEMENTS.get(device.type, _BLOCK_ELEMENTS_ELSEWHERE) // m))
+    wide = torch.nn.functional.pad(there, (0, 0, 0, -m % _CHUNK)).T
+    wide_lengths = torch.nn.functional.pad(source_lengths, (0, -m % _CHUNK), value=torch.inf).unsqueeze(0)
+    every = torch.arange(m, device=device)[None]
     for start in range(0, n, block):
-        i = torch.arange(start, min(n, start + block), device=features.device)
-        rough = torch.addmm(wide_norms, centred[i], wide, alpha=-2)  # without |a|^2: the same ranks
-        rough[i - start, i] = -torch.inf
+        i = torch.arange(start, min(n, start + block), device=device)
+        rough = torch.addmm(wide_lengths, here[i], wide, alpha=-2)  # without |a|^2: the same ranks
+        if own:
+            rough[i - start, i] = -torch.inf
         kept, found = _smallest(rough, spare)
         del rough
-        neighbors[i], distances[i] = _rank(exact(i, found), found, i, k)
-        if spare < n:
-            unsure = kept[:, -1] + norms[i] - error[i] <= distances[i, -1]
+        neighbors[i], distances[i] = _rank(exact(i, found), found, i if own else None, k)
+        if spare < m:
+            unsure = kept[:, -1] + lengths[i] - error[i] <= distances[i, -1]
             for again in i[unsure].tolist():
-                every = torch.arange(n, device=features.device)[None]
-                own = torch.tensor([again], device=features.device)
-                neighbors[again], distances[again] = (part[0] for part in _rank(row(again)[None], every, own, k))
+                vertex = torch.tensor([again], device=device) if own else None
+                best = _rank(row(again)[None], every, vertex, k)
+                neighbors[again], distances[again] = best[0][0], best[1][0]
         if progress is not None:
             progress(min(1.0, (start + block) / n))
     return neighbors, distances
@@ -124,42 +154,76 @@ def _smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return kept, near.gather(1, place // _CHUNK) * _CHUNK + place % _CHUNK
 
 
-def _rank(d2: Tensor, found: Tensor, own: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _rank(d2: Tensor, found: Tensor, own: Tensor | None, k: int) -> tuple[Tensor, Tensor]:
     """Order candidates by (itself, distance, index) and keep `k`."""
-    d2 = d2.masked_fill(found == own.unsqueeze(1), -1)
+    if own is not None:
+        d2 = d2.masked_fill(found == own.unsqueeze(1), -1)
     by_index = found.argsort(1)
     found, d2 = found.gather(1, by_index), d2.gather(1, by_index)
     d2, order = d2.sort(dim=1, stable=True)
     return found.gather(1, order)[:, :k].to(torch.int32), d2[:, :k].clamp(min=0)
 
 
-def _by_shifts(
-    planes: Tensor, k: int, patch: tuple[int, int], coords: float, radius: int, progress: Progress
-) -> tuple[Tensor, Tensor]:
+def _by_shifts(query: Tensor, source: Tensor, k: int, matching: Matching, progress: Progress) -> tuple[Tensor, Tensor]:
     """For a fixed shift the distances of all patches are window sums of one squared difference."""
-    ph, pw = patch
-    h, w = planes.shape[1] - ph + 1, planes.shape[2] - pw + 1
-    best = torch.full((h, w, k), torch.iinfo(torch.int64).max, dtype=torch.int64, device=planes.device)
-    vertex = torch.arange(h * w, device=planes.device).view(h, w)
-    best[..., 0] = -vertex - 1  # itself: before every key
-    factor = torch.tensor(coords * coords, dtype=torch.float32, device=planes.device)
-    spans = [range(-min(radius, size - 1), min(radius, size - 1) + 1) for size in (h, w)]
-    for dy in spans[0]:
-        for dx in spans[1]:
-            if (dy, dx) == (0, 0):
-                continue
-            y, x = slice(max(0, -dy), h - max(0, dy)), slice(max(0, -dx), w - max(0, dx))
-            here = planes[:, y.start : y.stop + ph - 1, x.start : x.stop + pw - 1]
-            there = planes[:, y.start + dy : y.stop + dy + ph - 1, x.start + dx : x.stop + dx + pw - 1]
-            squares = (here[0] - there[0]).square()
-            for channel in range(1, len(planes)):
-                squares = squares + (here[channel] - there[channel]).square()
-            d2 = reference.window_sum(reference.window_sum(squares, ph, 0), pw, 1) + factor * float(dy * dy + dx * dx)
+    assert matching.radius is not None
+    shape, (pt, ph, pw) = matching.shape(query), matching.patch
+    sizes, source_sizes = (
+        [-(-length // step) for length, step in zip(shape, stride, strict=True)]
+        for stride in (matching.stride, matching.source_stride)
+    )
+    best = torch.full((*sizes, k), torch.iinfo(torch.int64).max, dtype=torch.int64, device=query.device)
+    if matching.own:
+        best[..., 0] = -1  # itself: before every key
+    vertex = torch.arange(math.prod(source_sizes), device=query.device).view(source_sizes)
+    factor = torch.tensor(matching.coords * matching.coords, dtype=torch.float32, device=query.device)
+    spans = [range(-min(r, n - 1), min(r, n - 1) + 1) for r, n in zip(matching.radius, shape, strict=True)]
+    shifts = [(dt, dy, dx) for dt in spans[0] for dy in spans[1] for dx in spans[2]]
+    for number, shift in enumerate(shifts):
+        axes = [_meet(*sides) for sides in zip(shape, shift, matching.stride, matching.source_stride, strict=True)]
+        if all(axes) and not (matching.own and not any(shift)):
+            (t, y, x), (dt, dy, dx) = axes, shift
+            squares: Tensor | None = None
+            for frame in range(pt):
+                for channel in range(query.shape[1]):
+                    a, b = (
+                        signal[
+                            t.start + frame + at : t.stop + frame + at : t.step,
+                            channel,
+                            y.start + ay : y[-1] + ay + ph,
+                            x.start + ax : x[-1] + ax + pw,
+                        ]
+                        for signal, at, ay, ax in ((query, 0, 0, 0), (source, dt, dy, dx))
+                    )
+                    square = (a - b).square()
+                    squares = square if squares is None else squares + square
+            assert squares is not None
+            d2 = window_sum(window_sum(squares, ph, 1), pw, 2)[:, :: y.step, :: x.step]
+            d2 = d2 + factor * float(dt * dt + dy * dy + dx * dx)
+            here, there = (
+                tuple(
+                    slice((axis.start + d) // step, (axis[-1] + d) // step + 1, axis.step // step)
+                    for axis, d, step in zip(axes, move, stride, strict=True)
+                )
+                for move, stride in (((0, 0, 0), matching.stride), (shift, matching.source_stride))
+            )
             # Non-negative floats order like their bits: the distance above, the vertex index below.
-            keys = (d2.contiguous().view(torch.int32).long() << 32) | (vertex[y, x] + dy * w + dx)
-            best[y, x] = torch.cat([best[y, x], keys.unsqueeze(-1)], -1).sort(-1).values[..., :k]
+            keys = (d2.contiguous().view(torch.int32).long() << 32) | vertex[there]
+            best[here] = torch.cat([best[here], keys.unsqueeze(-1)], -1).sort(-1).values[..., :k]
         if progress is not None:
-            progress((dy - spans[0].start + 1) / len(spans[0]))
-    best = best.view(h * w, k)
-    best[:, 0] = torch.arange(h * w, device=planes.device)
+            progress((number + 1) / len(shifts))
+    best = best.view(-1, k)
+    if matching.own:
+        best[:, 0] = torch.arange(len(best), device=query.device)
     return (best & 0xFFFFFFFF).to(torch.int32), (best >> 32).to(torch.int32).view(torch.float32)
+
+
+def _meet(length: int, shift: int, stride: int, source_stride: int) -> range:
+    """List the places of query vertices along an axis that have a source vertex `shift` away.
+
+    >>> _meet(10, -1, 3, 2)
+    range(3, 10, 6)
+    """
+    low, high = max(0, -shift), length - max(0, shift)
+    found = [at for at in range(low, high) if at % stride == 0 and (at + shift) % source_stride == 0]
+    return range(found[0], high, math.lcm(stride, source_stride)) if found else range(0)

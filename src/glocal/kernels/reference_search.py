@@ -1,9 +1,99 @@
-"""The definition of the neighbour searches, in plain torch. Slow, short, right; the fast backends equal it."""
+"""The definition of the neighbour searches, in plain torch. Slow, short, right; the fast backends equal it.
+
+Squared distances of patches are compared bit by bit, so the order of the float32 additions is part of the definition:
+`window_sum` says it. Every backend follows it, and fused multiply-adds are not used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
+
+from glocal.kernels.matching import Matching, Sizes
+from glocal.kernels.reference import window_sum
+
+Progress = Callable[[float], None] | None
+
+
+def match_patches(
+    query: Tensor, source: Tensor, k: int, matching: Matching, progress: Progress = None
+) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest patches of `source` for every patch of `query`, by (squared distance, source index).
+
+    `d2(i, j) = sum_(v, u) sum_(s, c) (x_c[i + (s, v, u)] - z_c[j + (s, v, u)])^2 + coords^2 |i - j|^2`: the inner sum
+    runs over the frames s of a patch and the channels c of each in turn, the outer ones are `window_sum` down the rows
+    and then along the columns. Where `matching.own` is set, the vertex itself comes first.
+
+    Parameters
+    ----------
+    query, source : Tensor, (t + pt - 1, c, h + ph - 1, w + pw - 1) float32
+        Frames, already padded by half a patch on each side.
+
+    Returns
+    -------
+    neighbors (n, k) int32 and squared distances (n, k) float32. Cost: O(n m c patch) time, O(m c patch) memory.
+    """
+    places = matching.query_places(query)
+    n = len(places)
+    neighbors = torch.empty(n, k, dtype=torch.int32, device=query.device)
+    distances = torch.empty(n, k, dtype=torch.float32, device=query.device)
+    here, there = cells(query, matching, matching.stride), cells(source, matching, matching.source_stride)
+    steps = matching.source_places(source)
+    for i in range(n):
+        d2 = patch_distances(here[:, i], there, steps - places[i], matching)
+        if matching.own:
+            d2[i] = -1
+        distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
+        neighbors[i] = order
+        if progress is not None and i % 1024 == 0:
+            progress(i / n)
+    return neighbors, distances.clamp_(min=0)
+
+
+def cells(frames: Tensor, matching: Matching, stride: Sizes) -> Tensor:
+    """Cut out the patches: (pt c, n, ph, pw), the channels of the first frame first."""
+    for axis, size, step in zip((0, 2, 3), matching.patch, stride, strict=True):
+        frames = frames.unfold(axis, size, step)
+    return frames.permute(4, 1, 0, 2, 3, 5, 6).flatten(2, 4).flatten(0, 1)
+
+
+def patch_distances(here: Tensor, there: Tensor, steps: Tensor, matching: Matching) -> Tensor:
+    """Compute `d2` between one patch (pt c, ph, pw) and those of (pt c, m, ph, pw) that lie `steps` (m, 3) away."""
+    squares = (there[0] - here[0]).square()
+    for channel in range(1, len(there)):
+        squares = squares + (there[channel] - here[channel]).square()
+    factor = torch.tensor(matching.coords * matching.coords, dtype=torch.float32, device=there.device)
+    d2 = window_sum(window_sum(squares, matching.patch[1], 1), matching.patch[2], 2)[:, 0, 0]
+    d2 = d2 + factor * steps.square().sum(1).to(torch.float32)
+    if matching.radius is not None:
+        outside = steps.abs() > torch.tensor(matching.radius, device=steps.device)
+        d2 = d2.masked_fill(outside.any(1), torch.inf)
+    return d2
+
+
+def match_rows(query: Tensor, source: Tensor, k: int, own: bool, progress: Progress = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows of `source` (m, f) for every row of `query` (n, f), by (distance, source index).
+
+    Squared distances are sums over the columns in turn, in float64. With `own`, row i itself comes first.
+    Returns neighbors (n, k) int32 and squared distances (n, k) float64. Cost: O(n m f) time, O(m f) memory.
+    """
+    n, f = query.shape
+    here, there = query.to(torch.float64), source.to(torch.float64)
+    neighbors = torch.empty(n, k, dtype=torch.int32, device=query.device)
+    distances = torch.empty(n, k, dtype=torch.float64, device=query.device)
+    for i in range(n):
+        d2 = torch.zeros(len(there), dtype=torch.float64, device=query.device)
+        for column in range(f):
+            d2 = d2 + (there[:, column] - here[i, column]).square()
+        if own:
+            d2[i] = -1
+        distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
+        neighbors[i] = order
+        if progress is not None and i % 1024 == 0:
+            progress(i / n)
+    return neighbors, distances.clamp_(min=0)
 
 
 def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Tensor:

@@ -33,9 +33,8 @@ ON_SIGNALS = (
 ON_VECTORS = ("products", "combine")
 ON_WINDOWS = ("similarities", "ranked_conv")
 ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
-OPERATIONS = (
-    "patch_neighbors", "knn", "window_neighbors", *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS,
-)  # fmt: skip
+ON_NEIGHBORS = ("patch_neighbors", "knn", "match_patches", "match_rows", "window_neighbors")
+OPERATIONS = (*ON_NEIGHBORS, *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -82,6 +81,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         "cpu",
         {"patch_neighbors": "cpu.neighbors", "window_neighbors": "cpu.window"}
+        | dict.fromkeys(("match_patches", "match_rows"), "cpu.match")
         | dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")
         | dict.fromkeys(ON_LATTICES, "cpu.lattice")
         | dict.fromkeys(ON_WINDOWS, "cpu.ranked"),
@@ -89,7 +89,8 @@ BACKENDS: tuple[Backend, ...] = (
     ),
     Backend(
         "portable",
-        {"patch_neighbors": "portable", "knn": "portable", "window_neighbors": "portable_window"}
+        dict.fromkeys(ON_NEIGHBORS, "portable")
+        | {"window_neighbors": "portable_window"}
         | {"lattice_conv": "lattice", "lattice_shared": "lattice"},
         _always,
         half=True,
@@ -97,7 +98,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         "reference",
         dict.fromkeys(OPERATIONS, "reference")
-        | {"window_neighbors": "reference_search"}
+        | dict.fromkeys(("match_patches", "match_rows", "window_neighbors"), "reference_search")
         | dict.fromkeys(ON_WINDOWS, "reference_ranked"),
         _always,
     ),

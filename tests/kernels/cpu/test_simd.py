@@ -38,9 +38,9 @@ def test_patch_distances(c, patch):
 
     @numba.njit
     def run(flat, i, j, strips, points, channels, ph, pw, inputs, vectors):
-        simd.strip_distances(flat, i, j, w, h * w, rows, strips, channels, ph, pw, inputs, vectors)
+        simd.strip_distances(flat, i, flat, j, w, h * w, rows, strips, channels, ph, pw, inputs, vectors)
         simd.point_distances(flat, i, j, w, h * w, points, channels, ph, pw)
-        return simd.pair_distance(flat, i, j, w, h * w, channels, ph, pw)
+        return simd.pair_distance(flat, i, w, h * w, flat, j, w, h * w, channels, ph, pw)
 
     sizes = constant(c), constant(patch[0]), constant(patch[1]), constant(2), constant(2)
     pair = run(flat, *offsets, strips, points, *sizes)

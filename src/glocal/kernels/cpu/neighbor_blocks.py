@@ -110,6 +110,7 @@ def _try_shifts(
         strip_distances(
             flat,
             a,
+            flat,
             b,
             picture.row,
             picture.plane,

@@ -142,8 +142,8 @@ def _settle(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bounds, t:
     if other < bounds.b0 or other >= bounds.b1 or worst[t] < 0 or worst[other] < 0:  # the last: between the rows
         return
     a = picture.origin + t
-    row, plane = picture.row, picture.plane
-    d2 = pair_distance(picture.flat, a, a + shift, row, plane, picture.channels, picture.ph, picture.pw)
+    flat, row, plane = picture.flat, picture.row, picture.plane
+    d2 = pair_distance(flat, a, row, plane, flat, a + shift, row, plane, picture.channels, picture.ph, picture.pw)
     bits = float_bits(d2) << 32
     if d2 <= worst[t]:
         insert(keys, worst, last, k, size, groups, t, bits | other)

@@ -34,6 +34,7 @@ from glocal.kernels.cpu.simd_build import (
     store,
     sum_all,
     sum_along,
+    two_sum,
 )
 
 intrinsic: Any = extending.intrinsic  # to a type checker, what it makes would keep the argument `typing`
@@ -54,28 +55,28 @@ def constant(n: int) -> tuple[bool, ...]:
 
 
 @intrinsic
-def strip_distances(typing, flat, a, b, row, plane, rows, out, channels, ph, pw, inputs, vectors):  # type: ignore[no-untyped-def]
-    """Squared patch distances between two strips of rows that begin at `flat[a]` and `flat[b]`.
+def strip_distances(typing, left, a, right, b, row, plane, rows, out, channels, ph, pw, inputs, vectors):  # type: ignore[no-untyped-def]
+    """Squared patch distances between two strips of rows that begin at `left[a]` and `right[b]`.
 
     Reads `inputs` vectors of each row and writes `rows` rows of `vectors` vectors to `out`; the columns that need
     more than was read, those from `16 inputs - pw + 1` on, are meaningless.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        c, height, width, m, outputs = (t.count for t in signature.args[7:])
+        c, height, width, m, outputs = (t.count for t in signature.args[8:])
         kind = Floats(builder)
-        first, second = (point_to(context, builder, signature.args[0], args[0], i) for i in args[1:3])
-        target = point_to(context, builder, signature.args[6], args[6], I64(0))
+        first, second = (point_to(context, builder, signature.args[i], args[i], args[i + 1]) for i in (0, 2))
+        target = point_to(context, builder, signature.args[7], args[7], I64(0))
         sums = [Rolling(kind, height) for _ in range(m)]
 
         def push(t: Any) -> list[Any]:
-            start = builder.mul(t, args[3])
+            start = builder.mul(t, args[4])
             at = [builder.add(start, I64(kind.lanes * j)) for j in range(m)]
-            return [sums[j].push(channel_sum(kind, first, second, at[j], args[4], c)) for j in range(m)]
+            return [sums[j].push(channel_sum(kind, first, second, at[j], args[5], c)) for j in range(m)]
 
         for t in range(height - 1):
             push(I64(t))
-        with cgutils.for_range(builder, args[5], intp=I64) as loop:
+        with cgutils.for_range(builder, args[6], intp=I64) as loop:
             column_sums = push(builder.add(loop.index, I64(height - 1)))
             start = builder.mul(loop.index, I64(kind.lanes * outputs))
             for j, d2 in enumerate(sum_along(kind, column_sums, width, outputs)):
@@ -83,7 +84,7 @@ def strip_distances(typing, flat, a, b, row, plane, rows, out, channels, ph, pw,
         return context.get_dummy_value()
 
     i8 = types.int64
-    return types.void(flat, i8, i8, i8, i8, i8, out, channels, ph, pw, inputs, vectors), codegen
+    return types.void(left, i8, right, i8, i8, i8, i8, out, channels, ph, pw, inputs, vectors), codegen
 
 
 @intrinsic
@@ -127,21 +128,25 @@ def row_sums(typing, source, i, out, pw, vectors):  # type: ignore[no-untyped-de
 
 
 @intrinsic
-def pair_distance(typing, flat, a, b, row, plane, channels, ph, pw):  # type: ignore[no-untyped-def]
-    """The squared distance between the patches at `flat[a]` and `flat[b]`."""
+def pair_distance(typing, left, a, row, plane, right, b, other_row, other_plane, channels, ph, pw):  # type: ignore[no-untyped-def]
+    """The squared distance between the patches at `left[a]` and `right[b]`, of two arrays with rows of their own."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        c, height, width = (t.count for t in signature.args[5:])
+        c, height, width = (t.count for t in signature.args[8:])
         kind = Floats(builder, 8 if width <= 8 else FLOATS)
-        first, second = (point_to(context, builder, signature.args[0], args[0], i) for i in args[1:3])
+        first, second = (point_to(context, builder, signature.args[i], args[i], args[i + 1]) for i in (0, 4))
+        rows, planes = (args[2], args[6]), (args[3], args[7])
         sums = []
         for u in range(0, width, kind.lanes):
-            at = [builder.add(builder.mul(args[3], I64(v)), I64(u)) for v in range(height)]
-            sums.append(sum_all(kind, [channel_sum(kind, first, second, i, args[4], c) for i in at]))
+            cells = []
+            for v in range(height):
+                starts = [builder.add(builder.mul(row, I64(v)), I64(u)) for row in rows]
+                cells.append(two_sum(kind, (first, second), starts, planes, c))
+            sums.append(sum_all(kind, cells))
         return builder.extract_element(sum_along(kind, sums, width, 1)[0], I32(0))
 
     i8 = types.int64
-    return types.float32(flat, i8, i8, i8, i8, channels, ph, pw), codegen
+    return types.float32(left, i8, i8, i8, right, i8, i8, i8, channels, ph, pw), codegen
 
 
 @intrinsic

@@ -139,10 +139,17 @@ class Rolling:
 
 def channel_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, channels: int) -> Any:
     """`sum_c (a_c - b_c)^2` of the vectors at `start`, the channels in order, one `plane` after another."""
+    return two_sum(kind, (first, second), (start, start), (plane, plane), channels)
+
+
+def two_sum(kind: Any, sides: Sequence[Any], starts: Sequence[Any], planes: Sequence[Any], channels: int) -> Any:
+    """`channel_sum` of two arrays that have places and planes of their own."""
     squares = []
     for c in range(channels):
-        at = kind.builder.add(start, kind.builder.mul(plane, I64(c)))
-        a, b = (load(kind.builder, pointer, at, kind.vector) for pointer in (first, second))
+        a, b = (
+            load(kind.builder, side, kind.builder.add(start, kind.builder.mul(plane, I64(c))), kind.vector)
+            for side, start, plane in zip(sides, starts, planes, strict=True)
+        )
         squares.append(kind.square_difference(a, b))
     return total(kind, squares)
 

@@ -1,0 +1,304 @@
+"""The search of `match`: the vectors of one cell look for their nearest ones in the cells of others.
+
+Cells come by the distance between the boxes around them, and those that are farther away than the worst neighbour so
+far do not come at all. In a cell, inner products of short vectors give a lower bound of each distance; only where that
+leaves a doubt, the distance itself is computed, as the definition says.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from glocal.kernels.cpu.match_cells import Cells
+from glocal.kernels.cpu.neighbor_lists import Array
+from glocal.kernels.cpu.simd import lowest_bit, pair_distance
+from glocal.kernels.cpu.simd_build import FLOATS
+from glocal.kernels.cpu.simd_products import CELL, GROUP, box_mask, less_products, product_masks, row_gap
+
+SEEDED = 4  # near cells where a first few candidates are taken from
+MOST_SEEDS = 64  # neighbours up to which that pays
+GROWN = 1.00002  # more than the sums of a bound grow by rounding
+LAST = 0x7FFFFFFF  # comes after every index
+
+
+class Limits(NamedTuple):
+    """How a distance becomes the largest bound that a candidate no farther away can have."""
+
+    scale: float
+    slack: float
+    relative: float  # 1 + the rounding of a distance
+    tiny: float  # above what underflow loses
+    margin: float  # rounding of an inner product, for vectors of length 1
+
+
+class Patches(NamedTuple):
+    """Two signals as flat arrays, and where each patch begins. The channels and the patch are compile-time constants."""
+
+    query: Array
+    query_at: Array
+    query_row: int
+    query_plane: int
+    source: Array
+    source_at: Array
+    source_row: int
+    source_plane: int
+    query_places: Array  # (n, 3), or nothing where places do not count
+    source_places: Array
+    factor: np.float32
+    channels: tuple[bool, ...]
+    ph: tuple[bool, ...]
+    pw: tuple[bool, ...]
+
+
+class Lists(NamedTuple):
+    """The neighbours so far of the vectors of a cell, and what a visit of another cell needs."""
+
+    d2: Array
+    found: Array  # their indices
+    limit: Array  # largest bound of a candidate that could still enter; -1 for none
+    half: Array  # half of the squared length, less what rounding may cost
+    lanes: Array
+    places: Array
+    least: Array
+    masks: Array
+
+
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _patch_distance(p: Any, i: int, j: int) -> np.float32:
+    d2 = pair_distance(
+        p.query, p.query_at[i], p.query_row, p.query_plane, p.source, p.source_at[j], p.source_row, p.source_plane,
+        p.channels, p.ph, p.pw,
+    )  # fmt: skip
+    if p.factor > 0:
+        steps = 0
+        for axis in range(3):
+            step = p.query_places[i, axis] - p.source_places[j, axis]
+            steps += step * step
+        d2 += p.factor * np.float32(steps)
+    return d2
+
+
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _row_distance(query: Array, source: Array, i: int, j: int) -> float:
+    d2 = 0.0
+    for column in range(query.shape[1]):
+        step = np.float64(source[j, column]) - np.float64(query[i, column])
+        d2 += step * step
+    return d2
+
+
+def _distance(data: Any, i: int, j: int) -> float:
+    """The squared distance of the definition: `data` are the fields of `Patches`, or two matrices."""
+    raise NotImplementedError  # compiled code alone calls it
+
+
+@numba.extending.overload(_distance, inline="never")
+def _choose(data, i, j):  # type: ignore[no-untyped-def]  # its signature must be that of the functions it returns
+    if len(data) == 2:
+        return lambda data, i, j: _row_distance(data[0], data[1], i, j)
+    return lambda data, i, j: float(_patch_distance(Patches(*data), i, j))
+
+
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _limit(worst: float, limits: Limits) -> np.float32:
+    root = math.sqrt(worst * limits.relative + limits.tiny) * limits.scale + limits.slack
+    return np.float32(root * root * GROWN)
+
+
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _insert(d2: Array, index: Array, base: int, k: int, value: float, j: int) -> None:
+    """Put a candidate that comes before the last into its place."""
+    at = base + k - 1
+    while at > base and (d2[at - 1] > value or (d2[at - 1] == value and index[at - 1] > j)):
+        d2[at], index[at] = d2[at - 1], index[at - 1]
+        at -= 1
+    d2[at], index[at] = value, j
+
+
+@numba.njit(nogil=True, cache=True)
+def _box_distances(query: Cells, source: Cells, cell: int, out: Array) -> None:
+    """Squared distances between the box of a cell and all boxes of the source."""
+    out[:] = 0
+    for d in range(query.dims):
+        low, high = query.low[d * query.number + cell], query.high[d * query.number + cell]
+        start = d * source.number
+        for c in range(source.number):
+            gap = max(max(source.low[start + c] - high, low - source.high[start + c]), np.float32(0.0))
+            out[c] += gap * gap
+
+
+@numba.njit(nogil=True, cache=True, forceinline=True)
+def _largest(values: Array) -> np.float32:
+    largest = values[0]
+    for value in values:
+        largest = value if value > largest else largest
+    return largest
+
+
+@numba.njit(nogil=True, cache=True)
+def _start(query: Cells, source: Cells, cell: int, k: int, own: bool, limits: Limits, lists: Lists) -> None:
+    """Empty the lists of a cell."""
+    lists.d2[:], lists.found[:] = np.inf, LAST
+    for lane in range(CELL):
+        i, length = query.order[cell * CELL + lane], query.halves[cell * CELL + lane]
+        if i < 0:
+            lists.limit[lane] = -1.0
+            continue
+        lists.limit[lane] = np.inf
+        lists.half[lane] = length - np.float32(limits.margin * (length + source.peak))
+        if own:
+            lists.d2[lane * k], lists.found[lane * k] = -1.0, i
+            if k == 1:
+                lists.limit[lane] = -1.0
+
+
+@numba.njit(nogil=True, cache=True)
+def _seed(
+    data: Any, query: Cells, source: Cells, cell: int, boxes: Array, k: int, own: bool, limits: Limits,
+    lists: Lists,
+) -> None:  # fmt: skip
+    """Limit how far the neighbours of a cell can be: no farther than the nearest short vectors of a few near cells."""
+    count, dims, wanted = min(SEEDED, source.number), query.dims, k - int(own)
+    near, gaps = np.empty(count, np.int64), np.empty(count, np.float32)
+    for place in range(count):
+        near[place] = np.argmin(boxes)
+        gaps[place] = boxes[near[place]]
+        boxes[near[place]] = np.inf
+    boxes[near] = gaps
+    far = np.empty(count * CELL, np.float32)
+    best, who = np.empty(wanted + 1, np.float32), np.empty(wanted + 1, np.int64)
+    for lane in range(CELL):
+        i = query.order[cell * CELL + lane]
+        if i < 0 or wanted == 0:
+            continue
+        for place in range(count):
+            start = near[place] * CELL
+            less_products(
+                query.rows, (cell * CELL + lane) * dims, source.columns, start * dims, dims, source.halves, start, far,
+                place * CELL,
+            )  # fmt: skip
+        best[:] = np.inf
+        for at in range(count * CELL):
+            if far[at] < best[wanted - 1]:
+                j = source.order[near[at // CELL] * CELL + at % CELL]
+                if not (own and i == j):
+                    place = wanted - 1
+                    while place > 0 and best[place - 1] > far[at]:
+                        best[place], who[place] = best[place - 1], who[place - 1]
+                        place -= 1
+                    best[place], who[place] = far[at], j
+        if best[wanted - 1] < np.inf:
+            worst = 0.0
+            for at in range(wanted):
+                worst = max(worst, _distance(data, i, who[at]))
+            lists.limit[lane] = _limit(worst, limits)
+
+
+@numba.njit(nogil=True, cache=True)
+def _visit(
+    data: Any, query: Cells, source: Cells, cell: int, other: int, k: int, own: bool, limits: Limits,
+    lists: Lists,
+) -> tuple[int, int]:  # fmt: skip
+    """Let the vectors of a cell look into another cell. Returns how many bounds and distances that took."""
+    d2, found, limit, half, lanes, places, least, masks = lists
+    more = query.vectors
+    dims, near = (
+        query.dims,
+        box_mask(query.columns, cell * query.dims * CELL, source.boxes, other * 2 * query.dims, query.dims, limit, 0),
+    )
+    count, exact = 0, 0
+    while near != 0:
+        lane = lowest_bit(near)
+        near &= near - 1
+        lanes[count], places[count], least[count] = lane, (cell * CELL + lane) * dims, half[lane] - limit[lane] / 2
+        count += 1
+    for at in range(count, (count + GROUP - 1) // GROUP * GROUP):
+        places[at], least[at] = places[count - 1], np.inf
+    for at in range(0, count, GROUP):
+        product_masks(
+            query.rows, places, at, source.columns, other * dims * CELL, dims, source.halves, other * CELL, least, masks
+        )
+    for at in range(count):
+        hits = masks[at]
+        if hits == 0:
+            continue
+        lane = lanes[at]
+        i, base = query.order[cell * CELL + lane], lane * k
+        last = d2[base + k - 1]
+        while hits != 0:
+            place = other * CELL + lowest_bit(hits)
+            j = source.order[place]
+            hits &= hits - 1
+            if own and i == j:
+                continue
+            if (
+                len(more) > 0
+                and row_gap(
+                    query.more, (cell * CELL + lane) * FLOATS * len(more), source.more, place * FLOATS * len(more), more
+                )
+                > limit[lane]
+            ):
+                continue
+            exact += 1
+            value = _distance(data, i, j)
+            if value < last or (value == last and j < found[base + k - 1]):
+                _insert(d2, found, base, k, value, j)
+                last = d2[base + k - 1]
+                limit[lane] = min(limit[lane], _limit(last, limits))
+    return count * CELL, exact
+
+
+@numba.njit(nogil=True, cache=True)
+def search(
+    data: tuple[Any, ...],
+    query_fields: tuple[Any, ...],
+    source_fields: tuple[Any, ...],
+    limit_fields: tuple[float, ...],
+    k: int,
+    own: bool,
+    first: int,
+    end: int,
+    step: int,
+    neighbors: Array,
+    distances: Array,
+) -> tuple[int, int]:
+    """Search for the vectors of the cells `first, first + step, ...` before `end`.
+
+    `data` is what `_distance` needs. Returns how many bounds and how many distances were computed. Called from Python
+    with plain tuples, whose types Numba recognises a hundred times faster than those of named ones.
+    """
+    query, source, limits = Cells(*query_fields), Cells(*source_fields), Limits(*limit_fields)
+    lists = Lists(
+        np.empty(CELL * k, np.float64), np.empty(CELL * k, np.int64), np.empty(CELL, np.float32), np.empty(CELL, np.float32),
+        np.empty(CELL, np.int64), np.empty(CELL + GROUP, np.int64), np.empty(CELL + GROUP, np.float32),
+        np.empty(CELL + GROUP, np.int64),
+    )  # fmt: skip
+    boxes = np.empty(source.number, np.float32)
+    bounds, exact = 0, 0
+    for cell in range(first, end, step):
+        _start(query, source, cell, k, own, limits, lists)
+        _box_distances(query, source, cell, boxes)
+        if k <= MOST_SEEDS:
+            _seed(data, query, source, cell, boxes, k, own, limits, lists)
+        farthest = _largest(lists.limit)
+        left = np.nonzero(boxes <= farthest)[0]
+        order = np.argsort(boxes[left])
+        for at in range(len(order)):
+            other = left[order[at]]
+            if at % 4 == 0:
+                farthest = _largest(lists.limit)
+            if boxes[other] > farthest:
+                break
+            counts = _visit(data, query, source, cell, other, k, own, limits, lists)
+            bounds, exact = bounds + counts[0], exact + counts[1]
+        for lane in range(CELL):
+            i = query.order[cell * CELL + lane]
+            if i >= 0:
+                for place in range(k):
+                    neighbors[i, place] = lists.found[lane * k + place]
+                    distances[i, place] = max(lists.d2[lane * k + place], 0.0)
+    return bounds, exact
