@@ -56,7 +56,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Between its own parallel loops torch's threads would spin on the cores that our kernels need: a quarter of their
     # time on two cores. Read when torch is loaded, which is later.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    code = run(list(sys.argv[1:] if arguments is None else arguments))
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Nobody reads on, or the device is full. What is left must not be written again when Python ends.
+        code = code or report_failure(error, debug=False)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

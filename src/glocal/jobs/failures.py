@@ -12,6 +12,7 @@ from glocal.errors import GlocalError, MemoryLimitError, OutputError
 STOPPED = 130
 _LAST_SENTENCE = re.compile(r"^(.*[.)])\s+([A-Z`].*?)\.?$", re.DOTALL)
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)  # the disk is full, or nobody reads on
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
@@ -27,7 +28,7 @@ def exit_code_of(error: BaseException) -> int:
         return MemoryLimitError.exit_code
     if isinstance(error, KeyboardInterrupt):
         return STOPPED
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in _OUTPUT:
         return OutputError.exit_code
     return 2 if _is_usage(error) else 1
 
@@ -68,6 +69,8 @@ def _described(error: BaseException) -> str:
 
 def report_failure(error: BaseException, *, debug: bool) -> int:
     """Write an error to stderr and return the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return exit_code_of(error)  # whoever closed the pipe knows why
     if debug:
         sys.stderr.write("".join(traceback.format_exception(error)))
     sys.stderr.write(describe(error) + "\n")

@@ -67,7 +67,7 @@ def plan_tasks(
         raise InputError(
             f"{command} ({' '.join(inputs)}): no files of a known kind are there. Name files, or add --recursive."
         )
-    folder_asked = any(Path(text).is_dir() for text in inputs)
+    folder_asked = any(_is_folder(Path(text)) for text in inputs)
     many = len(found) > 1 or folder_asked
     tasks = [_task(one, _target(one, command, output, many=many), suffixes) for one in found]
     taken: dict[Path, Path] = {}
@@ -87,7 +87,7 @@ def output_root(output: str | None) -> Path:
     if output is None:
         return Path()
     path = Path(output)
-    return path if path.is_dir() or _names_folder(output) else path.parent
+    return path if _is_folder(path) or _names_folder(output) else path.parent
 
 
 def _folder_of(output: str | None) -> Path | None:
@@ -185,11 +185,18 @@ def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Pat
     if "{" in path.name:
         name = _named(path.name, one.path, command)
         return one.path.with_name(name) if output == path.name else path.parent / one.below / name
-    if path.is_dir() or _names_folder(output):
+    if _is_folder(path) or _names_folder(output):
         return path / one.below / one.path.name
     if many and path.suffix:
         raise ArgumentError(f"-o: `{output}` names one file, and there are several inputs. Name a folder or a pattern.")
     return path / one.below / one.path.name if many else path
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a name that the system does not even look up
+        return False
 
 
 def _names_folder(output: str) -> bool:

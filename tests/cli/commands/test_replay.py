@@ -154,6 +154,18 @@ def test_a_recipe_of_a_stranger_does_no_harm(made, capsys):
     assert not (made / "evil.png").exists()
 
 
+def test_a_recipe_cannot_talk_to_the_terminal(made, capsys):
+    recipe = read_recipe("out.png")
+    recipe["versions"]["\x1b[2Jnumpy"] = "\x1b]0;owned\x07"
+    write_image("evil.png", read_image("out.png"), recipe=recipe)
+    write_image("command.png", read_image("out.png"), recipe=recipe | {"command": "\x1b[31mred"})
+    assert main.run(["replay", "evil.png"]) == 0
+    assert main.run(["replay", "command.png"]) == 3
+    shown = capsys.readouterr()
+    assert "\x1b" not in shown.out + shown.err
+    assert "\\x1b[2Jnumpy" in shown.out
+
+
 def test_flags_from_values():
     values = {
         "factor": 0.5,

@@ -203,3 +203,18 @@ def test_training_and_evaluation(folder, capsys):
     Path("clips.csv").write_text("file,split,start\ns0.wav,train,0\n")
     assert run(["eval", "speech", "."]) == 3
     assert "it holds no test or no validation clips" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_device_or_a_closed_pipe_behind_the_output(folder):
+    here = {**os.environ, "PYTHONPATH": str(Path(glocal.__file__).parents[1])}
+    command = [sys.executable, "-m", "glocal", "speech", "noisy.wav", "-o", "-", "--quiet"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=here)
+    assert done.returncode == 4
+    assert done.stderr == "error: the disk is full. Try: free some space or choose another folder.\n"
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, check=False, env=here)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (4, "")

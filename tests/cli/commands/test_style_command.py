@@ -230,6 +230,65 @@ def test_resume_goes_on_from_the_checkpoint(folder, capsys):
     assert "it is damaged" in capsys.readouterr().err
 
 
+def test_a_disk_too_small_for_checkpoints_does_not_end_the_run(folder, capsys, monkeypatch):
+    from glocal.apps.style import checkpoint, solve
+    from glocal.errors import OutputError
+
+    def full(*_):
+        raise OutputError("write file (x): the disk is full. Free some space.")
+
+    monkeypatch.setattr(checkpoint, "save_checkpoint", full)
+    monkeypatch.setattr(solve, "_REPORT_SECONDS", 0.0)
+    command = ["style", "photo.png", "painting.png", "--size", "24", "--iterations", "3", "--preset", "paper"]
+    assert run([*command, "-o", "a.png"]) == 0
+    assert capsys.readouterr().err.count("no checkpoint is kept: write file (x): the disk is full.") == 1
+    assert run([*command, "-o", "b.png", "--no-checkpoints"]) == 0
+    assert "checkpoint" not in capsys.readouterr().err
+    assert Path("a.png").read_bytes() == Path("b.png").read_bytes()
+
+
+def test_a_checkpoint_that_does_not_fit_is_an_output_error(tmp_path):
+    import resource
+
+    from glocal.apps.style import checkpoint
+    from glocal.apps.style.solve import Checkpoint
+    from glocal.errors import OutputError
+
+    point = Checkpoint(0, 1, torch.zeros(400, 400, 3))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+    try:
+        with pytest.raises(OutputError, match="ree some space or choose another folder"):
+            checkpoint.save_checkpoint(tmp_path / "a", point, {"options": 1, "arguments": 1, "inputs": 1})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_painting_of_one_colour(folder, capsys):
+    Image.new("RGB", (30, 30), (9, 90, 200)).save("flat.png")
+    assert run(["style", "photo.png", "flat.png", "-o", "out.png", *QUICK]) == 3
+    assert (
+        "error: stylize (flat.png): the painting has one colour only, so there is no style to take from it. "
+        "Try: use a painting with strokes or texture." in capsys.readouterr().err
+    )
+
+
+def test_the_number_of_threads_and_jobs_does_not_change_a_byte(folder):
+    """torch's sums depend on how many threads it has, so that a batch with --jobs gave other pictures."""
+    before = torch.get_num_threads()
+    command = ["style", "photo.png", "painting.png", "--size", "64", "--iterations", "8", "--quiet"]
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            for more in ([], ["--mask", "mask.png"]):
+                assert run([*command, *more, "-o", f"{threads}{len(more)}.png"]) == 0
+    finally:
+        torch.set_num_threads(before)
+    assert Path("10.png").read_bytes() == Path("30.png").read_bytes()
+    assert Path("12.png").read_bytes() == Path("32.png").read_bytes()
+
+
 def test_the_demo_writes_the_result_and_the_comparison(tmp_path):
     script = Path(__file__).parents[3] / "examples" / "demo.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from glocal.apps.style.solve import HISTORY, Checkpoint
 from glocal.atomic import write_whole
-from glocal.errors import InputError
+from glocal.errors import InputError, OutputError
 
 _FORMAT = "glocal-style-checkpoint-2"
 
@@ -27,13 +27,24 @@ def checkpoint_path(target: str | os.PathLike[str]) -> Path:
 
 
 def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all, replacing an older one."""
+    """Write a checkpoint, whole or not at all, replacing an older one.
+
+    Raises
+    ------
+    OutputError
+        It cannot be written, for example because the disk is full.
+    """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     about = {"level": point.level, "iteration": point.iteration, "recipe": _key(recipe)}
     tensors = {"lab": point.lab.detach().cpu().contiguous()} | (point.exact or {})
     with write_whole(path, overwrite=True) as beside:  # straight into the file: large runs have no room for a copy
-        save_file(tensors, beside, {"format": _FORMAT, "about": json.dumps(about)})
+        try:
+            save_file(tensors, beside, {"format": _FORMAT, "about": json.dumps(about)})
+        except SafetensorError as error:  # it hides the system's error in its text
+            message = f"write checkpoint ({path}): {error}. Free some space or choose another folder."
+            raise OutputError(message) from error
 
 
 def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Checkpoint:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -120,7 +120,7 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     run = _Run(task, options, callback, generator, networks, frame, level_shapes((h, w), options.coarsest))
     first = task.checkpoint.level if task.checkpoint else 0
     problems = [partial(_problem, run, level) for level in range(first, len(run.shapes))]
-    with nullcontext() if task.shares else undisturbed():  # regions are computed by torch
+    with undisturbed():
         found = coarse_to_fine(problems, lambda k, objective, start: _minimise(run, first + k, objective, start))
     level = first + len(found) - 1
     lab = _lab(run, level, found[-1].x)

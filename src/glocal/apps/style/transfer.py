@@ -34,6 +34,7 @@ from glocal.files.images.kinds import ImageLike, Layout, as_picture
 from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe
 from glocal.files.results import SrgbResult, image_inputs
+from glocal.kernels.cpu.threads import undisturbed
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
@@ -121,7 +122,11 @@ def stylize(
     needs = cost(sources.photo.size, sizes, options)
     begun = 0.0 if checkpoint is None else done_before(options, needs.shape, checkpoint.level, checkpoint.iteration)
     expected = needs.seconds * (1 - begun) if options.device == "cpu" else None
-    with computing_on("stylize", options.device), Meter(progress or callback, expected=expected, begun=begun) as meter:
+    with (
+        computing_on("stylize", options.device),
+        undisturbed(),  # all of it: torch's sums depend on the number of its threads, ours do not
+        Meter(progress or callback, expected=expected, begun=begun) as meter,
+    ):
         like = torch.zeros(0, dtype=dtype, device=options.device)
         original = resized(_rgb(sources.photo, like), needs.shape)
         lab = colors.lab_from_rgb(original)

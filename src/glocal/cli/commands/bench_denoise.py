@@ -19,6 +19,9 @@ class DenoiseBenchOptions:
     methods: tuple[str, ...] = field(
         default=(), metadata={"help": "Only methods whose names contain this text; may be given several times."}
     )
+    quick: bool = field(
+        default=False, metadata={"help": "Measure on one of the shipped photos if --data names no folder."}
+    )
     first: int | None = field(default=None, metadata={"help": "Only the first so many pictures of each folder."})
     output: Path | None = field(default=None, metadata={"help": "Write the figures as JSON.", "short": "-o"})
 
@@ -34,9 +37,14 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
     from glocal.apps.denoise.models import SHIPPED
     from glocal.bench import denoise as bench
     from glocal.bench import timing
+    from glocal.samples import path as sample
 
-    if not options.data:
-        raise ArgumentError("bench denoise: there is no picture to measure on. Name folders with --data.")
+    if not options.data and not options.quick:
+        raise ArgumentError(
+            "bench denoise: there is no picture to measure on. Name folders with --data, or use --quick."
+        )
+    folders = options.data or (sample("bridge.jpg").parent,)
+    first = 1 if options.quick and not options.data else options.first
 
     def ours(noisy: bench.Array, sigma: float, model: str) -> bench.Array:
         found: bench.Array = remove_noise(noisy, sigma, model=model).image
@@ -51,7 +59,7 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
         methods = {name: work for name, work in methods.items() if any(part in name for part in options.methods)}
     report = Report(run)
     with report.progress("bench denoise") as tell:
-        scores = bench.run(options.data, methods, first=options.first, progress=tell)
+        scores = bench.run(folders, methods, first=first, progress=tell)
     kept = {"benchmark": "denoise", "machine": timing.metadata(), "rows": [asdict(score) for score in scores]}
     if options.output is not None:
         timing.write_json(options.output, kept)

@@ -18,6 +18,7 @@ from glocal.cli.shell.batch import BatchOptions
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
+from glocal.jobs.failures import visible
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def replay(
 def _verdict(data: dict[str, Any]) -> str:
     if data["same_bytes"]:
         return f"{data['file']}: the same to the bit"
-    libraries = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in data["versions_changed"].items())
+    libraries = visible(", ".join(f"{name} {old} -> {new}" for name, (old, new) in data["versions_changed"].items()))
     why = f" (changed since: {libraries})" if libraries else ""
     if data["stopped"]:
         why = " (the run that made it was stopped before its end, this one was not)"

@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from glocal.jobs.failures import visible
 from glocal.progress import COMPILE, Meter, Progress, seconds_text
@@ -48,7 +48,7 @@ class Report:
         if self.options.json:
             stream.write(json.dumps(data, indent=2, default=str) + "\n")
         elif text and not taken:
-            stream.write((visible(text) if stream.isatty() else text) + "\n")
+            _write(stream, (visible(text) if stream.isatty() else text) + "\n")
         stream.flush()
 
     @contextlib.contextmanager
@@ -74,6 +74,19 @@ class Report:
             self.say(
                 f"{last.stage} step {last.step}/{progress.steps}: validation {last.validation:.2f} dB, {left} left"
             )
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write names as they are, even if they are not valid in the encoding of the stream."""
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        stream.flush()
+        try:
+            data = text.encode(stream.encoding, "surrogateescape")
+        except UnicodeEncodeError:
+            data = text.encode(stream.encoding, "backslashreplace")
+        stream.buffer.write(data)
 
 
 def _timed(tell: Tell) -> Tell:
