@@ -1,4 +1,4 @@
-"""The job behind `glocal speech`: remove steady noise from recordings, in constant memory."""
+"""The job behind `glocal speech`: remove noise from recordings, in constant memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class AudioOutput:
 
 @dataclass(frozen=True)
 class SpeechJob(Job):
-    """Remove steady noise (hiss, hum, fans) from speech, at any length, rate and number of channels.
+    """Remove noise from speech, at any length, rate and number of channels.
 
     WAV, FLAC, OGG, Opus and MP3 keep their format, length and level. `-o -` writes WAV to the standard output.
     """

@@ -38,7 +38,7 @@ def test_a_file_and_its_residual(folder, capsys):
     said = capsys.readouterr()
     assert said.out == "out.wav\n"
     assert "noise level 0.02" in said.err
-    assert "(estimated), model frames" in said.err
+    assert "(estimated), model voice" in said.err
     whole, out, rest = sound("noisy.wav"), sound("out.wav"), sound("rest.wav")
     np.testing.assert_allclose(out + rest, whole, atol=1e-4)
     assert 0.015 < rest.std() < 0.025

@@ -19,7 +19,7 @@ from glocal.errors import InputError
 
 RATE = 16000
 SPLITS = ("train", "val", "test")
-_SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
+SUFFIXES = (".wav", ".flac", ".ogg", ".mp3", ".opus")
 _VALIDATION = 15  # tracks that the paper sets aside
 
 
@@ -52,9 +52,7 @@ def load_speech(folder: Path) -> SpeechData:
         if split == "train" and path not in utterances:
             utterances[path] = np.round(samples * 32767).clip(-32768, 32767).astype(np.int16)
     if not any(clips.values()):
-        message = (
-            f"load_speech: {str(folder)!r} holds no speech of a second or more. Supported: {', '.join(_SUFFIXES)}."
-        )
+        message = f"load_speech: {str(folder)!r} holds no speech of a second or more. Supported: {', '.join(SUFFIXES)}."
         raise InputError(message)
     stacked = {name: np.stack(c) if c else np.zeros((0, RATE), np.float32) for name, c in clips.items()}
     return SpeechData(stacked["train"], stacked["val"], stacked["test"], tuple(utterances.values()))
@@ -92,7 +90,7 @@ def _from_csv(folder: Path) -> _Found:
                 message = f"load_speech: clips.csv names the split {split!r}. Choose one of {', '.join(SPLITS)}."
                 raise InputError(message)
             if name != last:
-                last, samples = name, _read(_resolve(folder, name))
+                last, samples = name, read_mono(_resolve(folder, name))
             yield name, split, start, samples
 
 
@@ -116,26 +114,27 @@ def _timit_root(folder: Path) -> Path | None:
 def _from_timit(folder: Path) -> _Found:
     root = _timit_root(folder)
     assert root is not None
-    tracks = [p for p in sorted(root.rglob("*")) if p.suffix.lower() in _SUFFIXES and not p.name.endswith(".WAV.wav")]
+    tracks = [p for p in sorted(root.rglob("*")) if p.suffix.lower() in SUFFIXES and not p.name.endswith(".WAV.wav")]
     training = [p for p in tracks if p.relative_to(root).parts[0].lower() == "train"]
     held = {str(training[i]) for i in np.random.default_rng(0).permutation(len(training))[:_VALIDATION]}
     for path in tracks:
-        samples = _read(path)
+        samples = read_mono(path)
         split = "val" if str(path) in held else path.relative_to(root).parts[0].lower()
         yield str(path), split, max(0, (len(samples) - RATE) // 2), samples
 
 
 def _from_tree(folder: Path) -> _Found:
-    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES):
+    for path in sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES):
         speaker = path.parent.name if path.parent != folder else path.stem
         draw = zlib.crc32(speaker.encode()) % 10
         split = "test" if draw == 0 else "val" if draw == 1 else "train"
-        samples = _read(path)
+        samples = read_mono(path)
         for start in range(0, len(samples) - RATE + 1, RATE):
             yield str(path), split, start, samples
 
 
-def _read(path: Path) -> NDArray[np.float32]:
+def read_mono(path: Path) -> NDArray[np.float32]:
+    """Read a sound file at 16 kHz, channels averaged, (n,)."""
     import soundfile
     import soxr
 

@@ -17,12 +17,14 @@ from glocal.apps.speech.blocks import Plan
 from glocal.apps.speech.frames import FrameNet, FrameShape
 from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
 from glocal.apps.speech.stft import analysis_window
+from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.errors import ModelError
 from glocal.files.checkpoints import load_weights, save_weights
 from glocal.kernels.cpu.threads import one_thread
 
 RATE = 16000
 SHIPPED = "speech-frames"
+SHIPPED_VOICE = "speech-voice"
 _REACH = 8000  # how far the paper's graph looks in signals longer than its one second
 _SECONDS = 10  # of a block of frames: more would take more memory, less would look at more frames twice
 _LEAST = 32  # shorter signals are padded with zeros
@@ -61,6 +63,23 @@ class FrameDenoiser:
         return np.concatenate([out.T.numpy(), envelope.unsqueeze(1).numpy()], axis=1)
 
 
+class VoiceDenoiser:
+    """The model for real noise. One mask serves all channels."""
+
+    def __init__(self, net: VoiceNet) -> None:
+        self.net = net.eval()
+        hop = net.shape.hop
+        self.plan = Plan(block=round(_SECONDS * RATE / hop) * hop, context=-(-net.shape.context // hop) * hop)
+
+    @torch.no_grad()
+    def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """Denoise rows `first` to `last` of (n, c). Cost: linear in n."""
+        signal = torch.from_numpy(np.ascontiguousarray(samples.T))
+        with one_thread():
+            out, envelope = self.net.denoise_rows(signal, first, last)
+        return np.concatenate([out.T.numpy(), envelope.unsqueeze(1).numpy()], axis=1)
+
+
 class SampleDenoiser:
     """A network of the paper: one graph, built on the mean of the channels, serves all of them."""
 
@@ -82,11 +101,13 @@ class SampleDenoiser:
         return np.concatenate([out.T.numpy(), envelope], axis=1)
 
 
-def save_trained(net: FrameNet | SampleNet, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
-    """Write a trained network into `folder`, a `FrameNet` in half precision and with its sizes; returns the file."""
-    kind = np.float16 if isinstance(net, FrameNet) else np.float32
-    arrays = {key: value.detach().cpu().numpy().astype(kind) for key, value in net.state_dict().items()}
-    sizes = {"shape": asdict(net.shape)} if isinstance(net, FrameNet) else {"sigma": SIGMA}
+def save_trained(net: FrameNet | VoiceNet | SampleNet, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
+    """Write a trained network into `folder` and return the file. Large networks are stored in half precision."""
+    dtype = np.float32 if isinstance(net, SampleNet) else np.float16
+    arrays = {key: value.detach().cpu().numpy().astype(dtype) for key, value in net.state_dict().items()}
+    sizes: dict[str, Any] = {"sigma": SIGMA} if isinstance(net, SampleNet) else {"shape": asdict(net.shape)}
+    if isinstance(net, VoiceNet):
+        sizes["network"] = "voice"
     return save_weights(name, arrays, folder=folder, info={**info, **sizes, "rate": RATE})
 
 
@@ -105,6 +126,19 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
 
 
 @lru_cache(maxsize=4)
+def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
+    """A trained `VoiceNet`: the one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
+    weights = load_weights(source)
+    try:
+        given = weights.info["shape"]
+        net = VoiceNet(VoiceShape(**given | {"dilations": tuple(given["dilations"])}))
+    except (KeyError, TypeError) as error:
+        message = f"load model ({source}): it is no `voice` model ({error}). Use a file of `glocal train speech`."
+        raise ModelError(message) from error
+    return _filled(net, weights.arrays, str(source))
+
+
+@lru_cache(maxsize=4)
 def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
     """A trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
     name = f"speech-{kind}" if source is None else source
@@ -113,7 +147,7 @@ def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
 
 @lru_cache(maxsize=4)
 def network_in(path: str) -> str:
-    """Which network a file of `glocal train speech` holds: "frames", "local" or "nonlocal".
+    """Which network a file of `glocal train speech` holds: "voice", "frames", "local" or "nonlocal".
 
     Raises
     ------
@@ -122,7 +156,7 @@ def network_in(path: str) -> str:
     """
     weights = load_weights(path)
     if "shape" in weights.info:
-        return "frames"
+        return "voice" if weights.info.get("network") == "voice" else "frames"
     for kind in ("local", "nonlocal"):
         expected = {name: tuple(value.shape) for name, value in SampleNet(kind).state_dict().items()}
         if expected == {name: value.shape for name, value in weights.arrays.items()}:

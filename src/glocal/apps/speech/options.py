@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 from glocal.errors import ArgumentError
 from glocal.options import DEVICE, Options, option
 
-MODELS = ("frames", "nonlocal", "local")
-Model = Literal["frames", "nonlocal", "local"]
+MODELS = ("auto", "voice", "frames", "nonlocal", "local")
+Model = Literal["voice", "frames", "nonlocal", "local"]
 
 
 def parse_sigma(text: str) -> float | None:
@@ -28,8 +28,9 @@ class SpeechOptions(Options):
     call: ClassVar[str] = "denoise_speech"
 
     model: str = option(
-        "frames",
-        "frames, or the paper's small networks nonlocal and local, or a .safetensors file of `glocal train speech`.",
+        "auto",
+        "voice (all kinds of noise), frames (steady noise), the paper's small networks nonlocal and local, or a "
+        ".safetensors file of `glocal train speech`. auto is voice, or frames where --sigma is given.",
     )
     sigma: float | None = option(
         None,
@@ -62,6 +63,19 @@ class SpeechOptions(Options):
                 f"Choose one of {', '.join(MODELS)}, or a .safetensors file."
             )
             raise ArgumentError(message)
+        if self.model == "voice" and self.sigma is not None:
+            message = (
+                f"denoise_speech: `sigma` (={self.sigma}) is not used by the model 'voice', which finds the noise itself. "
+                "Leave it out, or use the model 'frames'."
+            )
+            raise ArgumentError(message)
+
+    @property
+    def network(self) -> str:
+        """The model that will run, or the file that holds it."""
+        if self.model != "auto":
+            return self.model
+        return "voice" if self.sigma is None and self.weights is None else "frames"
 
     @property
     def own_file(self) -> str | None:
@@ -77,7 +91,7 @@ class SpeechTraining:
     seed: int = field(default=0, metadata={"help": "Draws filters, order and noise.", "min": 0})
     steps: int | None = field(
         default=None,
-        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), or 11,000 for frames.", "min": 1},
+        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 9,500 for voice.", "min": 1},
     )
     every: int = field(default=100, metadata={"help": "Steps between two validations.", "min": 1})
     device: str = field(default="cpu", metadata={"help": "cpu or cuda."})

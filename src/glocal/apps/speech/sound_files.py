@@ -50,8 +50,8 @@ def denoise_file(
     `-` is the standard input and output. Both outputs appear whole or not at all. Memory does not grow with the
     length. Raises InputError, OutputError, ArgumentError as `open_audio` and `create_audio` do.
     """
-    if str(source) == "-" and options.model != "frames" and options.sigma is None:
-        message = f"speech (-): the model {options.model} needs the noise level before it starts. Give --sigma."
+    if str(source) == "-" and options.network in ("local", "nonlocal") and options.sigma is None:
+        message = f"speech (-): the model {options.network} needs the noise level before it starts. Give --sigma."
         raise ArgumentError(message)
     before = file_state(source)
     recipe = speech_recipe(source, options, subtype=subtype)
@@ -77,7 +77,7 @@ def denoise_file(
         ears.heard / info.rate,
         info.rate,
         info.channels,
-        options.model,
+        options.network,
         sigma,
         not known,
         (*info.notes, *out.notes, *ears.notes()),

@@ -5,7 +5,8 @@ Deviations from the paper
 - Sounds longer than the paper's second: its graph looks half a second back and ahead, in blocks that overlap.
 - Any noise level: the input is scaled so that its noise has the sigma of the training, and the output back.
 - One graph, made from the mean of the channels, serves all channels.
-- The default model, "frames", is not in the paper: the same layers on the frames of a spectrogram.
+- The default models, "voice" and "frames", are not in the paper: the same layers on the lattice of time and frequency, and on
+  the frames of a spectrogram.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def denoise_speech(
     mask: NDArray[Any] | torch.Tensor | Sequence[float] | None = None,
     progress: Callback | None = None,
 ) -> SpeechResult:
-    """Remove steady noise from speech.
+    """Remove noise from speech.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def denoise_speech(
         info=info,
         sigma=float(options.sigma) if options.sigma is not None else ears.meter.sigma(),
         estimated=options.sigma is None,
-        model=options.model,
+        model=options.network,
     )
 
 

@@ -17,11 +17,14 @@ from glocal.apps.speech.floor import segment_levels, sigma_of
 from glocal.apps.speech.models import (
     RATE,
     SHIPPED,
+    SHIPPED_VOICE,
     Denoiser,
     FrameDenoiser,
     SampleDenoiser,
+    VoiceDenoiser,
     load_frames,
     load_samples,
+    load_voice,
     network_in,
 )
 from glocal.apps.speech.options import MODELS, SpeechOptions
@@ -91,7 +94,9 @@ def choose_model(
     `estimate` is called only by the paper's networks, which need the level before they start.
     """
     known = None if options.sigma is None else options.sigma * math.sqrt(RATE / rate)
-    model = options.model if options.model in MODELS else network_in(options.model)
+    model = options.network if options.network in MODELS else network_in(options.network)
+    if model == "voice":
+        return VoiceDenoiser(load_voice(options.own_file or SHIPPED_VOICE)), None
     if model == "frames":
         return FrameDenoiser(load_frames(options.own_file or SHIPPED), sigma=known), known
     # Above 16 kHz a part of the noise lies beyond the model's band; below, none is added by resampling.

@@ -13,7 +13,12 @@ from glocal.jobs.failures import Stopped
 
 
 def train_speech(
-    data: Annotated[Path, typer.Argument(help="A folder of speech: with clips.csv, in TIMIT's layout, or any tree.")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A folder of speech: with clips.csv, in TIMIT's layout, or any tree; for voice: clean/ and noise/"
+        ),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
     options: SpeechTraining,
     run: RunOptions,
@@ -27,6 +32,9 @@ def train_speech(
     from glocal.apps.speech.train import train_model
 
     report = Report(run)
+    if options.model == "voice":
+        _train_voice(data, output, options, report)
+        return
     loaded = load_speech(data)
     report.say(f"{len(loaded.train)} clips to train, {len(loaded.val)} to validate, {len(loaded.test)} to test")
     try:
@@ -38,3 +46,28 @@ def train_speech(
     path = save_trained(net, f"speech-{options.model}", output, info=info)
     summary: dict[str, Any] = {"weights": str(path), "validation": last.validation, "model": options.model}
     report.result(summary, str(path))
+
+
+def _train_voice(data: Path, output: Path, options: SpeechTraining, report: Report) -> None:
+    from glocal.apps.speech.models import save_trained
+    from glocal.apps.speech.voice_training import VoicePlan, load_recordings, train_voice
+
+    parts = load_recordings(data)
+    report.say(", ".join(f"{len(sounds)} of {name}" for name, sounds in parts.items()))
+    plan = VoicePlan(seed=options.seed, **({} if options.steps is None else {"steps": options.steps}))
+    last: dict[str, float] = {}
+
+    def note(line: dict[str, float]) -> None:
+        last.update(line)
+        report.say(
+            f"step {line['step']}/{plan.steps}: SI-SDR {line['real']:.2f} dB, white noise {line['white']:.2f} dB"
+        )
+
+    try:
+        net = train_voice(parts, output, plan, device=options.device, every=options.every, report=note)
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"the checkpoint in {output} stays; run the same command again to go on") from stop
+    path = save_trained(
+        net, "speech-voice", output, info={"seed": options.seed, "validation": round(last.get("real", 0.0), 3)}
+    )
+    report.result({"weights": str(path), "validation": last, "model": "voice"}, str(path))

@@ -1,0 +1,165 @@
+"""Noisy speech for training, mixed on the fly: real and synthetic noises, gains, filters, rooms, hum and clipping.
+
+Everything is drawn on the device from (seed, step) alone, so a training that stops and continues hears the same sounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional as tf
+
+RATE = 16000
+_PEAK = 0.99
+
+
+class Recordings:
+    """Recordings one after the other in a single int16 tensor, from which excerpts are drawn."""
+
+    def __init__(self, sounds: Sequence[NDArray[np.int16]], device: torch.device | str) -> None:
+        self.samples = torch.from_numpy(np.concatenate(sounds)).to(device)
+        self.lengths = torch.tensor([len(s) for s in sounds], device=device)
+        self.starts = self.lengths.cumsum(0) - self.lengths
+
+    def excerpts(self, count: int, length: int, g: torch.Generator, *, by_file: bool) -> Tensor:
+        """Draw excerpts (count, length) as float32; a recording that is too short is repeated.
+
+        `by_file` draws each recording equally often; otherwise long ones are drawn more often.
+        """
+        device = self.samples.device
+        chance = torch.ones_like(self.lengths, dtype=torch.float32) if by_file else self.lengths.float()
+        which = torch.multinomial(chance, count, replacement=True, generator=g)
+        sizes = self.lengths[which].unsqueeze(1)
+        first = (torch.rand(count, 1, generator=g, device=device) * sizes).long()
+        at = self.starts[which].unsqueeze(1) + (first + torch.arange(length, device=device)) % sizes
+        return self.samples[at].float() / 32768
+
+
+class Mixer:
+    """Draws batches of (clean, noisy) speech.
+
+    Parameters
+    ----------
+    speech, noise : Recordings
+        What is mixed, 16 kHz mono.
+    length : int
+        Samples of an excerpt.
+    seed : int
+        Together with the step it decides everything.
+    """
+
+    def __init__(self, speech: Recordings, noise: Recordings, length: int, seed: int = 0) -> None:
+        self.speech, self.noise, self.length, self.seed = speech, noise, length, seed
+        self.device = speech.samples.device
+        self.generator = torch.Generator(self.device)
+
+    def draw(self, batch: int, step: int) -> tuple[Tensor, Tensor]:
+        """Clean and noisy excerpts, (b, n) each. The clean one has the room and the filter of the noisy one."""
+        g = self.generator.manual_seed(self.seed * 1_000_003 + step)
+        clean = self.speech.excerpts(batch, self.length, g, by_file=False)
+        clean = self._gaps(clean, g)
+        clean = filtered(clean, self._curves(batch, 6.0, g))
+        clean = torch.where(self._chance(batch, 0.25, g), rooms(clean, g), clean)
+        noise = self._noise(batch, g)
+        level = -5 + 25 * torch.rand(batch, 1, generator=g, device=self.device)
+        level = torch.where(self._chance(batch, 0.06, g), level + 25, level)
+        noise = noise * (rms(clean) / rms(noise) * 10 ** (-level / 20))
+        silent = self._chance(batch, 0.02, g)
+        clean = torch.where(silent, torch.zeros_like(clean), clean)
+        gain = 10 ** (-(10 + 25 * torch.rand(batch, 1, generator=g, device=self.device)) / 20)
+        gain = gain / rms(clean + noise)
+        clean, noisy = clean * gain, (clean + noise) * gain
+        loud = noisy.abs().amax(1, keepdim=True).clamp(min=1e-6)
+        down = (_PEAK / loud).clamp(max=1)
+        clean, noisy = clean * down, noisy * down
+        ceiling = noisy.abs().amax(1, keepdim=True) * (
+            0.3 + 0.6 * torch.rand(batch, 1, generator=g, device=self.device)
+        )
+        clipped = torch.where(self._chance(batch, 0.04, g), noisy.clamp(-ceiling, ceiling), noisy)
+        narrow = self._chance(batch, 0.06, g)
+        return torch.where(narrow, _half_band(clean), clean), torch.where(narrow, _half_band(clipped), clipped)
+
+    def _noise(self, batch: int, g: torch.Generator) -> Tensor:
+        real = self.noise.excerpts(batch, self.length, g, by_file=True)
+        real = real / rms(real)
+        other = self.noise.excerpts(batch, self.length, g, by_file=True)
+        other = other / rms(other) * 10 ** (-self._uniform(batch, 0, 15, g) / 20)
+        real = torch.where(self._chance(batch, 0.35, g), real + other, real)
+        real = filtered(real, self._curves(batch, 8.0, g))
+        white = torch.randn(batch, self.length, generator=g, device=self.device)
+        coloured = filtered(white, self._slopes(batch, g))
+        synthetic = torch.where(self._chance(batch, 0.6, g), white, coloured)
+        noise = torch.where(self._chance(batch, 0.22, g), synthetic / rms(synthetic), real / rms(real))
+        hiss = coloured / rms(coloured) * 10 ** (-self._uniform(batch, 5, 25, g) / 20)
+        noise = torch.where(self._chance(batch, 0.25, g), noise + hiss, noise)
+        hum = self._hum(batch, g) * 10 ** (-self._uniform(batch, 0, 20, g) / 20)
+        return torch.where(self._chance(batch, 0.06, g), noise + hum, noise)
+
+    def _hum(self, batch: int, g: torch.Generator) -> Tensor:
+        base = torch.where(self._chance(batch, 0.5, g), 50.0, 60.0) * self._uniform(batch, 0.98, 1.02, g)
+        time = torch.arange(self.length, device=self.device) / RATE
+        total = torch.zeros(batch, self.length, device=self.device)
+        for harmonic in range(1, 8):
+            phase = self._uniform(batch, 0, 2 * math.pi, g)
+            size = torch.rand(batch, 1, generator=g, device=self.device) / harmonic
+            total = total + size * torch.sin(2 * math.pi * harmonic * base * time + phase)
+        return total / rms(total)
+
+    def _gaps(self, clean: Tensor, g: torch.Generator) -> Tensor:
+        """Silence one end of some excerpts, so that noise without speech is heard too."""
+        at = torch.rand(len(clean), 1, generator=g, device=self.device) * self.length
+        ramp = torch.sigmoid((torch.arange(self.length, device=self.device) - at) / 200)
+        turned = torch.where(self._chance(len(clean), 0.5, g), ramp, 1 - ramp)
+        return torch.where(self._chance(len(clean), 0.15, g), clean * turned, clean)
+
+    def _curves(self, batch: int, decibels: float, g: torch.Generator) -> Tensor:
+        points = decibels * (2 * torch.rand(batch, 1, 8, generator=g, device=self.device) - 1)
+        return tf.interpolate(points, size=257, mode="linear", align_corners=True)[:, 0]
+
+    def _slopes(self, batch: int, g: torch.Generator) -> Tensor:
+        octaves = torch.log2(torch.arange(1, 258, device=self.device) / 128)
+        return octaves * self._uniform(batch, -8, 4, g)
+
+    def _uniform(self, batch: int, low: float, high: float, g: torch.Generator) -> Tensor:
+        return low + (high - low) * torch.rand(batch, 1, generator=g, device=self.device)
+
+    def _chance(self, batch: int, chance: float, g: torch.Generator) -> Tensor:
+        return torch.rand(batch, 1, generator=g, device=self.device) < chance
+
+
+def rms(x: Tensor) -> Tensor:
+    """The root mean square of each row, (b, 1); never 0."""
+    return x.square().mean(1, keepdim=True).sqrt().clamp(min=1e-5)
+
+
+def filtered(x: Tensor, curve: Tensor) -> Tensor:
+    """Filter (b, n) by gains in dB, (b, 257) from 0 to 8 kHz, with zero phase."""
+    spectrum = torch.fft.rfft(x)
+    gain = tf.interpolate(curve.unsqueeze(1), size=spectrum.shape[1], mode="linear", align_corners=True)[:, 0]
+    return torch.fft.irfft(spectrum * 10 ** (gain / 20), n=x.shape[1])
+
+
+def rooms(x: Tensor, g: torch.Generator) -> Tensor:
+    """Let (b, n) sound in simple rooms: the direct sound and a tail of noise that decays in 0.1 to 0.6 s."""
+    b, n = x.shape
+    length = RATE // 2
+    time = torch.arange(length, device=x.device) / RATE
+    decay = 0.1 + 0.5 * torch.rand(b, 1, generator=g, device=x.device)
+    tail = torch.randn(b, length, generator=g, device=x.device) * 10 ** (-3 * time / decay)
+    tail[:, :32] = 0
+    tail = tail / tail.square().sum(1, keepdim=True).sqrt()
+    share = 10 ** (-(3 + 15 * torch.rand(b, 1, generator=g, device=x.device)) / 20)
+    size = n + length
+    wet = torch.fft.irfft(torch.fft.rfft(x, n=size) * torch.fft.rfft(tail, n=size), n=size)[:, :n]
+    return x + share * wet
+
+
+def _half_band(x: Tensor) -> Tensor:
+    spectrum = torch.fft.rfft(x)
+    half = spectrum.shape[1] // 2
+    return torch.fft.irfft(tf.pad(spectrum[:, :half], (0, spectrum.shape[1] - half)), n=x.shape[1])

@@ -1,0 +1,252 @@
+"""Training of `VoiceNet`, in pieces: a run that stops and continues ends with the same numbers.
+
+It needs only torch and numpy where `pack_recordings` has prepared the data. The loss is minus the SI-SDR plus the distance of
+compressed spectra at three resolutions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from glocal.apps.speech.data import SUFFIXES, read_mono
+from glocal.apps.speech.metrics import si_sdr
+from glocal.apps.speech.mixing import RATE, Mixer, Recordings, rms
+from glocal.apps.speech.voice import VoiceNet, VoiceShape
+from glocal.errors import InputError
+
+_WINDOWS = (256, 512, 1024)
+_POWER = 0.3
+_PARTS = ("speech", "noise", "speech_val", "noise_val")
+
+
+@dataclass(frozen=True)
+class VoicePlan:
+    """How a training goes; all of it decides the result."""
+
+    steps: int = 9_500
+    batch: int = 32
+    seconds: float = 4.0
+    rate: float = 2e-3
+    warmup: int = 500
+    decay: float = 0.01
+    clip: float = 1.0
+    average: float = 0.9995
+    seed: int = 0
+
+    def rate_at(self, step: int) -> float:
+        """The step size: a linear start, then half a cosine down to a hundredth."""
+        if step < self.warmup:
+            return self.rate * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.rate * (0.01 + 0.99 * 0.5 * (1 + float(np.cos(np.pi * min(1.0, done)))))
+
+
+def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
+    """`-0.05 SI-SDR + 10 (0.7 |magnitudes| + 0.3 |complex|)`, of compressed spectra, averaged over three windows.
+
+    Rows without speech count by their spectra alone. Signals (b, n) are first divided by the level of the noisy one.
+    """
+    scale = 1 / rms(noisy)
+    out, clean = out * scale, clean * scale
+    heard = (clean.square().mean(1) > 1e-6).to(out.dtype)
+    ratio = si_sdr(out, clean).clamp(max=35) * heard
+    total = -0.05 * ratio.sum() / heard.sum().clamp(min=1)
+    for size in _WINDOWS:
+        window = torch.hann_window(size, device=out.device)
+        # not torch.stft: the gradient of its frames is summed in an order that changes from run to run
+        a, b = (torch.fft.rfft(s.unfold(-1, size, size // 4) * window) * (1.6 / size**0.5) for s in (out, clean))
+        ma, mb = ((torch.view_as_real(z).square().sum(-1) + 1e-7) ** (_POWER / 2) for z in (a, b))
+        za, zb = (
+            torch.view_as_real(z) * (m / (torch.view_as_real(z).square().sum(-1) + 1e-7).sqrt()).unsqueeze(-1)
+            for z, m in ((a, ma), (b, mb))
+        )
+        near = 0.7 * (ma - mb).square().mean() + 0.3 * (za - zb).square().sum(-1).mean()
+        total = total + 10 * near / len(_WINDOWS)
+    return total
+
+
+class VoiceTraining:
+    """The state of a training: network, its running average, optimiser and step."""
+
+    def __init__(self, plan: VoicePlan, shape: VoiceShape, device: str) -> None:
+        torch.manual_seed(plan.seed)
+        torch.backends.cudnn.deterministic = True
+        self.plan, self.device, self.step = plan, device, 0
+        self.net = VoiceNet(shape).to(device)
+        self.mean = VoiceNet(shape).to(device)
+        self.mean.load_state_dict(self.net.state_dict())
+        self.optimiser = torch.optim.AdamW(
+            self.net.parameters(), lr=plan.rate, weight_decay=plan.decay, betas=(0.9, 0.98), fused=device == "cuda"
+        )
+
+    def advance(self, clean: Tensor, noisy: Tensor) -> Tensor:
+        """One step on a batch; returns the loss."""
+        for group in self.optimiser.param_groups:
+            group["lr"] = self.plan.rate_at(self.step)
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            out = self.net(noisy)
+        loss = voice_loss(out.float(), clean, noisy)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.plan.clip)
+        self.optimiser.step()
+        self.step += 1
+        weight = min(self.plan.average, self.step / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.mean.parameters()), list(self.net.parameters()), 1 - weight)
+        return loss.detach()
+
+    def save(self, path: Path) -> None:
+        """Write everything that decides how it goes on."""
+        arrays: dict[str, NDArray[np.generic]] = {
+            "step": np.array(self.step),
+            "plan": np.array(json.dumps(asdict(self.plan))),
+        }
+        for name, net in (("net", self.net), ("mean", self.mean)):
+            arrays |= {f"{name}.{key}": value.detach().cpu().numpy() for key, value in net.state_dict().items()}
+        for number, state in self.optimiser.state_dict()["state"].items():
+            arrays |= {f"optimiser.{number}.{key}": value.detach().cpu().numpy() for key, value in state.items()}
+        part = path.with_suffix(".part.npz")
+        np.savez(part, **arrays)  # type: ignore[arg-type]
+        part.replace(path)
+
+    def load(self, path: Path) -> None:
+        """Go on from what `save` wrote."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {key: file[key] for key in file.files}
+        self.step = int(arrays.pop("step"))
+        stored = json.loads(str(arrays.pop("plan")))
+        if stored != asdict(self.plan):
+            message = f"train speech: {str(path)!r} belongs to a training with other settings ({stored}). Choose another folder."
+            raise InputError(message)
+        for name, net in (("net", self.net), ("mean", self.mean)):
+            net.load_state_dict({key: torch.from_numpy(arrays[f"{name}.{key}"]) for key in net.state_dict()})
+        given = self.optimiser.state_dict()
+        numbers = {int(key.split(".")[1]) for key in arrays if key.startswith("optimiser.")}
+        given["state"] = {
+            n: {key: torch.from_numpy(arrays[f"optimiser.{n}.{key}"]) for key in ("step", "exp_avg", "exp_avg_sq")}
+            for n in numbers
+        }
+        self.optimiser.load_state_dict(given)
+
+
+def validation_set(
+    speech: list[NDArray[np.int16]], noise: list[NDArray[np.int16]], count: int = 48
+) -> tuple[Tensor, Tensor]:
+    """Fixed pairs (count, n) at 5 dB of 3 s; the last third has white noise."""
+    draw = np.random.default_rng(0)
+    clean, noisy = [], []
+    for i in range(count):
+        s = _cut(speech[i % len(speech)], 48_000, draw)
+        e = _cut(noise[i % len(noise)], 48_000, draw) if i < count * 2 // 3 else draw.standard_normal(48_000)
+        e = e * (np.sqrt((s**2).mean() / max(1e-12, (e**2).mean())) * 10 ** (-5 / 20))
+        clean.append(s)
+        noisy.append(s + e)
+    return torch.tensor(np.stack(clean), dtype=torch.float32), torch.tensor(np.stack(noisy), dtype=torch.float32)
+
+
+def _cut(sound: NDArray[np.int16], length: int, draw: np.random.Generator) -> NDArray[np.float64]:
+    sound = np.resize(sound, max(len(sound), length))
+    first = int(draw.integers(0, len(sound) - length + 1))
+    return sound[first : first + length].astype(np.float64) / 32768 + 1e-9
+
+
+@torch.no_grad()
+def validate(net: VoiceNet, clean: Tensor, noisy: Tensor) -> tuple[float, float]:
+    """Mean SI-SDR in dB with real and with white noise."""
+    scores = torch.cat([si_sdr(net(y), x) for x, y in zip(clean.split(16), noisy.split(16), strict=True)])
+    real = len(scores) * 2 // 3
+    return float(scores[:real].mean()), float(scores[real:].mean())
+
+
+def train_voice(
+    data: dict[str, list[NDArray[np.int16]]],
+    folder: Path,
+    plan: VoicePlan,
+    shape: VoiceShape | None = None,
+    *,
+    device: str = "cpu",
+    seconds: float = math.inf,
+    every: int = 1000,
+    report: Callable[[dict[str, float]], None] | None = None,
+) -> VoiceNet:
+    """Train until the plan or the time is over, and return the averaged network.
+
+    `folder` receives `voice.jsonl` (a line every so many steps) and `voice-checkpoint.npz`. Called again with the same folder, the
+    training goes on from there. `seconds` limits this call, not the training.
+    """
+    began = time.perf_counter()
+    folder.mkdir(parents=True, exist_ok=True)
+    run = VoiceTraining(plan, shape or VoiceShape(), device)
+    checkpoint = folder / "voice-checkpoint.npz"
+    if checkpoint.exists():
+        run.load(checkpoint)
+    mixer = Mixer(
+        Recordings(data["speech"], device), Recordings(data["noise"], device), int(plan.seconds * RATE), plan.seed
+    )
+    clean, noisy = (t.to(device) for t in validation_set(data["speech_val"], data["noise_val"]))
+    losses, counted = torch.zeros((), device=device), 0
+    while run.step < plan.steps and time.perf_counter() - began < seconds:
+        losses += run.advance(*mixer.draw(plan.batch, run.step))
+        counted += 1
+        if run.step % every == 0 or run.step == plan.steps:
+            real, white = validate(run.mean, clean, noisy)
+            spent = time.perf_counter() - began
+            line = {"step": run.step, "loss": float(losses) / counted, "real": real, "white": white, "seconds": spent}
+            losses, counted = torch.zeros_like(losses), 0
+            run.save(checkpoint)
+            with (folder / "voice.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(line) + "\n")
+            if report is not None:
+                report(line)
+    run.save(checkpoint)
+    return run.mean.eval().requires_grad_(False)
+
+
+def load_recordings(path: Path) -> dict[str, list[NDArray[np.int16]]]:
+    """Read speech and noise: a folder with `clean/` and `noise/` in it, or a file of `pack_recordings`.
+
+    Inside of the two folders, a folder `train` counts alone if there is one. One speaker and one noise in twenty are kept for
+    validation; the speaker is the part of a file's name before the last underscore.
+
+    Returns
+    -------
+    Lists of int16 arrays at 16 kHz: "speech", "noise", "speech_val" and "noise_val".
+    """
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as file:
+            return {name: np.split(file[name], np.cumsum(file[f"{name}_lengths"])[:-1]) for name in _PARTS}
+    parts: dict[str, list[NDArray[np.int16]]] = {name: [] for name in _PARTS}
+    for part, folder in (("speech", "clean"), ("noise", "noise")):
+        room = path / folder / "train" if (path / folder / "train").is_dir() else path / folder
+        for sound in sorted(p for p in room.rglob("*") if p.suffix.lower() in SUFFIXES):
+            name = sound.stem.rpartition("_")[0] if part == "speech" else sound.stem
+            held = zlib.crc32(name.encode()) % 20 == 0
+            samples = np.round(read_mono(sound) * 32767).clip(-32768, 32767).astype(np.int16)
+            parts[f"{part}_val" if held else part].append(samples)
+    empty = [name for name, sounds in parts.items() if not sounds]
+    if empty:
+        message = (
+            f"train speech: {str(path)!r} has no recordings for {', '.join(empty)}. "
+            "Give a folder with more files in its folders `clean` and `noise`."
+        )
+        raise InputError(message)
+    return parts
+
+
+def pack_recordings(parts: dict[str, list[NDArray[np.int16]]], path: Path) -> None:
+    """Write what `load_recordings` found into one .npz file, for machines without audio libraries."""
+    arrays = {name: np.concatenate(sounds) for name, sounds in parts.items()}
+    lengths = {f"{name}_lengths": np.array([len(s) for s in sounds]) for name, sounds in parts.items()}
+    np.savez(path, **arrays, **lengths)  # type: ignore[arg-type]

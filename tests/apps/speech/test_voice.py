@@ -1,0 +1,139 @@
+"""The model for real noise: its laws, its shipped weights, its training."""
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+import glocal
+from glocal import samples
+from glocal.apps.speech.metrics import si_sdr
+from glocal.apps.speech.mixing import Mixer, Recordings
+from glocal.apps.speech.models import VoiceDenoiser, load_voice, network_in, save_trained
+from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.voice import VoiceNet, VoiceShape
+from glocal.apps.speech.voice_training import VoicePlan, load_recordings, pack_recordings, train_voice, voice_loss
+from glocal.errors import ArgumentError, InputError
+
+TINY = VoiceShape(stem=4, channels=6, dilations=(1, 2), frame_maps=2, hidden=8, head=3, level_reach=5)
+
+
+@pytest.fixture(scope="module")
+def sentence():
+    sound, rate = soundfile.read(samples.path("speech.wav"), dtype="float32")
+    assert rate == 16000
+    return sound
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    sounds = {"speech": 3, "noise": 2, "speech_val": 1, "noise_val": 1}
+    return {k: [rng.integers(-9000, 9000, 20_000 + i).astype(np.int16) for i in range(n)] for k, n in sounds.items()}
+
+
+def test_the_shipped_model_removes_white_noise_and_leaves_clean_speech(sentence):
+    noise = np.random.default_rng(0).standard_normal(len(sentence)).astype(np.float32)
+    noisy = sentence + noise * np.float32(sentence.std() * 10 ** (-5 / 20))
+    clean = glocal.denoise_speech(noisy, 16000)
+    truth = torch.from_numpy(sentence)
+    assert clean.model == "voice"
+    assert float(si_sdr(torch.from_numpy(clean.audio), truth)) > float(si_sdr(torch.from_numpy(noisy), truth)) + 7
+    assert float(si_sdr(torch.from_numpy(glocal.denoise_speech(sentence, 16000).audio), truth)) > 30
+
+
+def test_the_level_of_a_recording_does_not_matter():
+    net = VoiceNet(TINY).eval()
+    x = torch.randn(1, 4000)
+    torch.testing.assert_close(net(100 * x), 100 * net(x), rtol=1e-3, atol=1e-3)
+
+
+def test_blocks_equal_the_whole():
+    torch.manual_seed(0)
+    denoiser = VoiceDenoiser(VoiceNet(TINY))
+    hop, context = TINY.hop, denoiser.plan.context
+    sound = np.random.default_rng(1).standard_normal((3 * context, 2)).astype(np.float32)
+    whole = denoiser(sound, 0, len(sound))
+    first, last = context + 4 * hop, context + 9 * hop
+    part = denoiser(sound[first - context : last + context], context, context + last - first)
+    np.testing.assert_allclose(part, whole[first:last], atol=1e-5)
+
+
+def test_one_mask_serves_both_channels():
+    x = torch.randn(1, 5000)
+    net = VoiceNet(TINY).eval()
+    both, _ = net.denoise_rows(torch.cat([x, x]), 0, 5000)
+    alone, gain = net.requires_grad_(False).denoise_rows(x, 0, 5000)
+    torch.testing.assert_close(both, torch.cat([alone, alone]))
+    assert gain.shape == (5000,)
+    assert 0 <= float(gain.min()) <= float(gain.max()) <= 1 + 1e-6
+
+
+def test_auto_takes_frames_where_the_noise_level_is_known():
+    assert SpeechOptions().network == "voice"
+    assert SpeechOptions(sigma=0.1).network == "frames"
+    with pytest.raises(ArgumentError, match=r"`sigma` \(=0.1\) is not used by the model 'voice'"):
+        SpeechOptions(model="voice", sigma=0.1)
+
+
+def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data):
+    plan = VoicePlan(steps=4, batch=2, seconds=0.3, warmup=2)
+    whole = train_voice(data, tmp_path / "whole", plan, TINY, every=2)
+    train_voice(data, tmp_path / "parts", plan, TINY, every=1, seconds=0)
+    assert not (tmp_path / "parts" / "voice.jsonl").exists()  # no time at all: only the start is kept
+
+    class StopError(Exception):
+        pass
+
+    def stop(line):
+        if line["step"] == 2:
+            raise StopError
+
+    with pytest.raises(StopError):
+        train_voice(data, tmp_path / "parts", plan, TINY, every=2, report=stop)
+    parts = train_voice(data, tmp_path / "parts", plan, TINY, every=2)
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, parts.state_dict()[name]), name
+    with pytest.raises(InputError, match="belongs to a training with other settings"):
+        train_voice(data, tmp_path / "parts", VoicePlan(steps=5, batch=2, seconds=0.3), TINY)
+
+
+def test_a_step_and_a_seed_decide_the_mixture(data):
+    mixers = [
+        Mixer(Recordings(data["speech"], "cpu"), Recordings(data["noise"], "cpu"), 4000, seed) for seed in (0, 0, 1)
+    ]
+    (clean, noisy), (same, _), (other, _) = (mixer.draw(3, 7) for mixer in mixers)
+    assert torch.equal(clean, same)
+    assert not torch.equal(clean, other)
+    assert torch.isfinite(noisy).all()
+    assert float(noisy.abs().max()) <= 1.1
+
+
+def test_the_loss_is_least_at_the_truth():
+    clean = torch.randn(2, 8000)
+    noisy = clean + 0.5 * torch.randn(2, 8000)
+    at_truth, near, far = (voice_loss(x, clean, noisy) for x in (clean, 0.5 * (clean + noisy), noisy))
+    assert at_truth < near < far
+
+
+def test_weights_are_stored_with_their_sizes(tmp_path):
+    net = VoiceNet(TINY)
+    path = save_trained(net, "speech-voice", tmp_path, info={})
+    assert network_in(str(path)) == "voice"
+    assert load_voice(str(path)).shape == TINY
+
+
+def test_recordings_come_from_folders(tmp_path, data):
+    for folder in ("clean/train", "noise"):
+        (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(InputError, match="has no recordings for speech, noise"):
+        load_recordings(tmp_path)
+    for i in range(60):
+        soundfile.write(tmp_path / "clean" / "train" / f"speaker{i}_1.wav", np.full(1600, i, np.int16), 16000)
+        soundfile.write(tmp_path / "noise" / f"noise{i}.wav", np.full(3200, i, np.int16), 16000)
+    found = load_recordings(tmp_path)
+    assert len(found["speech"]) + len(found["speech_val"]) == len(found["noise"]) + len(found["noise_val"]) == 60
+    assert 0 < len(found["speech_val"]) < 12
+    pack_recordings(found, tmp_path / "packed.npz")
+    again = load_recordings(tmp_path / "packed.npz")
+    assert all(np.array_equal(a, b) for k in found for a, b in zip(found[k], again[k], strict=True))
