@@ -55,7 +55,23 @@ def test_wrong_usage():
     assert done.stderr.endswith("Try: `glocal doctor --help`.\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"), [(["stlye"], "style"), (["denose"], "denoise"), (["bench", "sytle"], "style")]
+)
+def test_mistyped_commands(capsys, arguments, meant):
+    assert main.run(arguments) == 2
+    assert f"No such command '{arguments[-1]}'. Did you mean '{meant}'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["-h"], ["style", "-h"], ["bench", "-h"], ["bench", "graph", "-h"]])
+def test_short_help(capsys, arguments):
+    assert main.run(arguments) == 0
+    assert capsys.readouterr().out.startswith("Usage: ")
+
+
 def test_version(capsys):
+    assert main.run(["-h"]) == 0
+    assert "--version" in capsys.readouterr().out
     assert main.run(["--version"]) == 0
     assert capsys.readouterr().out.startswith("glocal ")
 

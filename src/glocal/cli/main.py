@@ -47,7 +47,7 @@ COMMANDS: Table = {
 
 _HELP = """Signals on graphs: stylise, recolour and denoise photos, denoise speech.
 
-Results go to stdout, messages and progress to stderr. `glocal COMMAND --help` explains a command.
+Results go to stdout, messages and progress to stderr. `glocal COMMAND --help` explains a command; `glocal --version` tells the version.
 """
 
 

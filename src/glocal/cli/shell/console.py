@@ -138,19 +138,16 @@ def _bar(title: str) -> Iterator[Tell]:
 def _lines(title: str, every: float = 5.0) -> Tell:
     """A plain line on stderr: not more often than `every` seconds, but at once when compiling begins."""
     last = time.monotonic()
-    step = ""
+    compiled = False
 
     def tell(value: Any) -> None:
-        nonlocal last, step
+        nonlocal last, compiled
         now = time.monotonic()
-        began = getattr(value, "step", "") == COMPILE != step
-        step = getattr(value, "step", "")
-        if now - last >= every or began:
-            last = now
+        compiling = getattr(value, "step", "") == COMPILE
+        if now - last >= every or (compiling and not compiled):
+            last, compiled = now, compiled or compiling
             fraction, note = _read(value)
-            sys.stderr.write(
-                f"{title}: {note}\n" if step == COMPILE else f"{title}: {fraction:.0%} {note}".rstrip() + "\n"
-            )
+            sys.stderr.write((f"{title}: {note}" if compiling else f"{title}: {fraction:.0%} {note}").rstrip() + "\n")
 
     return tell
 
@@ -159,7 +156,8 @@ def _read(value: Any, *, short: bool = False) -> tuple[float, str]:
     """The fraction done, and what else there is to say, from a number or from a progress record."""
     fraction = min(max(float(value), 0.0), 1.0)
     if getattr(value, "step", "") == COMPILE:
-        return fraction, "compiling kernels, once for this machine"
+        spent = f", {seconds_text(value.seconds)} so far" if value.seconds and value.seconds >= 1 else ""
+        return fraction, f"compiling kernels, once for this machine{spent}"
     parts = []
     if getattr(value, "iteration", None) is not None and not short:
         parts.append(f"level {value.level + 1}/{value.levels}, iteration {value.iteration}/{value.iterations}")

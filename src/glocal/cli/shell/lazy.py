@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from glocal.cli.shell.flags import with_flags
 
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 Entry = tuple[str, str]
 Table = Mapping[str, "Entry | tuple[Table, str]"]
 
@@ -19,7 +21,7 @@ class LazyGroup(TyperGroup):
     """A group whose commands are a table: name to (`module:function`, one line of help), or to a further table."""
 
     def __init__(self, table: Table, **settings: Any) -> None:
-        super().__init__(rich_markup_mode=None, **settings)
+        super().__init__(rich_markup_mode=None, context_settings=HELP_NAMES, **settings)
         self.table = table
         self.listing = False
 
@@ -38,6 +40,15 @@ class LazyGroup(TyperGroup):
             return TyperCommand(cmd_name, callback=None, params=[], help=line, rich_markup_mode=None)
         return load_command(cmd_name, home)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command; for a mistyped name, ask whether the nearest one was meant."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in self.table:
+            near = difflib.get_close_matches(name, self.table, n=1)
+            meant = f" Did you mean '{near[0]}'?" if near else ""
+            ctx.fail(f"No such command '{name}'.{meant}")
+        return super().resolve_command(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help text without importing any command."""
         self.listing = True
@@ -50,7 +61,7 @@ class LazyGroup(TyperGroup):
 def load_command(name: str, home: str) -> Any:
     """Import `module:function` and make a command of it."""
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(with_flags(load_function(home)))
+    app.command(name, context_settings=HELP_NAMES)(with_flags(load_function(home)))
     return typer.main.get_command(app)
 
 
