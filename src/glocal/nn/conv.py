@@ -74,7 +74,9 @@ class GraphConv(nn.Module):
             )
             raise ArgumentError(message)
         y = functional.graph_conv(x, graph, self.filters)
-        return y if self.bias is None else y + self.bias
+        if self.bias is None:
+            return y
+        return y + self.bias.to(y.dtype) if torch.is_grad_enabled() else y.add_(self.bias)
 
     def extra_repr(self) -> str:
         """Name the sizes."""

@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from glocal import grid_graph, knn_graph
+from glocal import knn_graph
 from glocal.apps.speech import noises
 from glocal.apps.speech.floor import noise_floor, segment_levels, sigma_of
-from glocal.apps.speech.frames import FrameNet, FrameShape, average_frames, on_frames, on_grid, on_line, similar_frames
+from glocal.apps.speech.frames import FrameNet, FrameShape, similar_frames
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.networks import SampleNet
 from glocal.apps.speech.stft import overlap_add, power_of, spectra, synthesis
 from glocal.apps.speech.wiener import wiener
 from glocal.errors import ArgumentError
-from glocal.nn import GraphConv, SharedGraphConv
 
 TINY = FrameShape(
     window=128, hop=32, hidden=6, layers=2, maps=3, grid_layers=2, neighbors=3, radius=9, reach=24, step=6
@@ -142,27 +141,42 @@ def test_paper_network_is_homogeneous_once_thresholds_scale():
     torch.testing.assert_close(net(3 * y), 3 * net(y))
 
 
-@pytest.mark.parametrize("dilation", [1, 2, 4])
-def test_dense_forms_equal_graph_convolutions(dilation):
-    line, grid = GraphConv(4, 5, 3), GraphConv(2, 3, 9)
+def plain_layer(layer, x, dilation):
+    """A layer on the line (b, t, c) or the grid (b, t, f, c), as a convolution in torch."""
+    d, c, m = layer.filters.shape
+    axes = x.ndim - 2
+    side = round(d ** (1 / axes))
+    weight = layer.filters.permute(2, 1, 0).reshape(m, c, *[side] * axes)
+    conv = torch.nn.functional.conv1d if axes == 1 else torch.nn.functional.conv2d
+    y = conv(x.movedim(-1, 1), weight, layer.bias, padding=side // 2 * dilation, dilation=dilation)
+    return y.movedim(1, -1)
+
+
+def test_grid_layers_are_convolutions():
+    torch.manual_seed(0)
+    net = FrameNet(FrameShape(maps=5, grid_layers=5))
+    x = torch.randn(2, 20, 11, 4)
+    y = torch.nn.functional.leaky_relu(plain_layer(net.spread, x, 1), 0.1)
+    for layer, dilation in zip(net.grid, (1, 2, 4, 8, 1), strict=True):
+        y = y + torch.nn.functional.leaky_relu(plain_layer(layer, y, dilation), 0.1)
+    expected = plain_layer(net.gain, y, 1)[..., 0] + x[..., 3]
+    torch.testing.assert_close(net._grid_layers(x), expected, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        line.bias.normal_(generator=seeded())
-        grid.bias.normal_(generator=seeded())
-    x = torch.randn(2, 20, 4, generator=seeded())
-    graph = grid_graph((20,), size=3, dilation=dilation, boundary="zero")
-    torch.testing.assert_close(on_line(line, x, dilation=dilation), line(x, graph))
-    z = torch.randn(2, 12, 7, 2, generator=seeded())
-    graph = grid_graph((12, 7), size=3, dilation=dilation, boundary="zero")
-    torch.testing.assert_close(on_grid(grid, z, dilation=dilation).reshape(2, 84, 3), grid(z.reshape(2, 84, 2), graph))
+        torch.testing.assert_close(net._grid_layers(x), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_frame_forms_equal_graph_convolutions():
-    x = torch.randn(15, 4, generator=seeded())
-    graph = knn_graph(x, k=3).with_weights(torch.rand(15, 3, generator=seeded()))
-    layer, shared = GraphConv(4, 5, 3), SharedGraphConv(3)
-    torch.testing.assert_close(on_frames(layer, x, graph), layer(x, graph))
-    torch.testing.assert_close(average_frames(shared, x, graph), shared(x, graph))
-    torch.testing.assert_close(on_frames(layer, x, knn_graph(x, k=3)), layer(x, knn_graph(x, k=3)))
+def test_frame_layers_are_convolutions_and_a_layer_between_similar_frames():
+    torch.manual_seed(0)
+    net = FrameNet(TINY)
+    x = torch.randn(2, 15, 3 * TINY.bins)
+    graph = knn_graph(torch.randn(30, 4), k=3).with_weights(torch.rand(30, 3))
+    y = torch.nn.functional.leaky_relu(plain_layer(net.enter, x, 1), 0.1)
+    y = y + torch.nn.functional.leaky_relu(plain_layer(net.before[0], y, 1), 0.1)
+    patches = y.reshape(30, -1)[graph.neighbors.long()] * graph.weights.unsqueeze(-1)
+    between = torch.einsum("ndc,dcm->nm", patches, net.similar.filters) + net.similar.bias
+    y = y + torch.nn.functional.leaky_relu(between, 0.1).view(2, 15, -1)
+    y = y + torch.nn.functional.leaky_relu(plain_layer(net.after[0], y, 1), 0.1)
+    torch.testing.assert_close(net._frame_layers(x, graph), plain_layer(net.leave, y, 1), rtol=1e-4, atol=1e-5)
 
 
 def test_similar_frames_are_the_nearest_within_reach():

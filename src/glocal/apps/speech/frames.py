@@ -22,12 +22,13 @@ from glocal.apps.speech.floor import noise_floor
 from glocal.apps.speech.stft import overlap_add, power_of, spectra, synthesis
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
+from glocal.graphs.grid import grid_graph
 from glocal.graphs.weights import NLMeans, normalize
 from glocal.nn.conv import GraphConv, SharedGraphConv
 
 _ROWS = 256  # frames whose neighbours are searched at a time
 _LARGEST = 65536  # of any size: more is damage, not design
-_TILE = 128  # frames that pass the grid layers at a time
+_TILE = 512  # frames that pass the grid layers at a time, to bound the memory
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class FrameNet(nn.Module):
         assert graph.distances is not None
         graph = graph.with_weights(normalize(self.rule(graph.distances)))
         b, t, f = power.shape
-        typical = average_frames(self.average, above.reshape(b * t, f), graph).view(b, t, f)
+        typical = self.average(above.reshape(b * t, f), graph).view(b, t, f)
         logits = self._frame_layers(torch.cat([above, typical, colour], -1), graph)
         return self._grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
 
@@ -147,17 +148,20 @@ class FrameNet(nn.Module):
     def _frame_layers(self, x: Tensor, graph: Graph) -> Tensor:
         """(b, t, 3 bins) -> (b, t, bins)."""
         b, t, _ = x.shape
-        x = tf.leaky_relu_(on_line(self.enter, x, dilation=1), 0.1)
-        for i, layer in enumerate(_convs(self.before)):
-            x = x + tf.leaky_relu_(on_line(layer, self.dropout(x), dilation=2**i), 0.1)
-        y = on_frames(self.similar, self.dropout(x).reshape(b * t, -1), graph)
+        alone = grid_graph((t,), size=1, device=x.device)
+        lines = [grid_graph((t,), dilation=2**i, boundary="zero", device=x.device) for i in range(len(self.before))]
+        x = tf.leaky_relu_(self.enter(x, alone), 0.1)
+        for layer, line in zip(self.before, lines, strict=True):
+            x = x + tf.leaky_relu_(layer(self.dropout(x), line), 0.1)
+        y = self.similar(self.dropout(x).reshape(b * t, -1), graph)
         x = x + tf.leaky_relu_(y, 0.1).view(b, t, -1)
-        for i, layer in enumerate(_convs(self.after)):
-            x = x + tf.leaky_relu_(on_line(layer, self.dropout(x), dilation=2**i), 0.1)
-        return on_line(self.leave, self.dropout(x), dilation=1)
+        for layer, line in zip(self.after, lines, strict=True):
+            x = x + tf.leaky_relu_(layer(self.dropout(x), line), 0.1)
+        logits: Tensor = self.leave(self.dropout(x), alone)
+        return logits
 
     def _grid_layers(self, x: Tensor) -> Tensor:
-        """(b, t, bins, 4) -> (b, t, bins). Without gradients, in tiles that stay in the cache."""
+        """(b, t, bins, 4) -> (b, t, bins). Without gradients, in tiles of bounded memory."""
         if torch.is_grad_enabled():
             return self._grid_tile(x)
         around, t = self.shape.grid_around, x.shape[1]
@@ -168,20 +172,18 @@ class FrameNet(nn.Module):
         return torch.cat(parts, 1)
 
     def _grid_tile(self, x: Tensor) -> Tensor:
+        b, t, f, _ = x.shape
+        grids = [grid_graph((t, f), dilation=2**i, boundary="zero", device=x.device) for i in range(4)]
         skip = x[..., 3]
-        x = tf.leaky_relu_(on_grid(self.spread, x, dilation=1), 0.1)
-        for i, layer in enumerate(_convs(self.grid)):
-            y = tf.leaky_relu_(on_grid(layer, x, dilation=2 ** (i % 4)), 0.1)
+        x = tf.leaky_relu_(self.spread(x.reshape(b, t * f, -1), grids[0]), 0.1)
+        for i, layer in enumerate(self.grid):
+            y = tf.leaky_relu_(layer(x, grids[i % 4]), 0.1)
             x = x + y if torch.is_grad_enabled() else y.add_(x)
-        return on_grid(self.gain, x, dilation=1)[..., 0] + skip
+        return self.gain(x, grids[0]).view(b, t, f) + skip
 
     def project(self) -> None:
         """Keep alpha and beta of the edge weights allowed; call it after each optimiser step."""
         self.rule.project()
-
-
-def _convs(layers: nn.ModuleList) -> list[GraphConv]:
-    return [layer for layer in layers if isinstance(layer, GraphConv)]
 
 
 def features(power: Tensor, floor: Tensor) -> tuple[Tensor, Tensor]:
@@ -226,49 +228,3 @@ def _band(offset: int, rows: int, columns: int, radius: int, device: torch.devic
     apart = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - offset
     band = torch.zeros(rows, columns).masked_fill(apart.abs() > radius, torch.inf).masked_fill(apart == 0, -1.0)
     return band.to(device)
-
-
-def on_frames(layer: GraphConv, x: Tensor, graph: Graph) -> Tensor:
-    """`layer(x, graph)` for few vertices with many channels, (n, c) -> (n, m): one matrix product for each neighbour.
-
-    Equal to the layer's own kernel, which is made for many vertices with few channels and would load a compiler first.
-    """
-    taps = [_column(x, graph, tap) @ filters for tap, filters in enumerate(layer.filters)]
-    total = sum(taps[1:], taps[0])
-    return total if layer.bias is None else total + layer.bias
-
-
-def average_frames(layer: SharedGraphConv, x: Tensor, graph: Graph) -> Tensor:
-    """`layer(x, graph)` likewise, with one filter for all channels: (n, c) -> (n, c)."""
-    taps = [_column(x, graph, tap) * factor for tap, factor in enumerate(layer.taps)]
-    return sum(taps[1:], taps[0])
-
-
-def _column(x: Tensor, graph: Graph, tap: int) -> Tensor:
-    found = x.index_select(0, graph.neighbors[:, tap])
-    return found if graph.weights is None else found * graph.weights[:, tap : tap + 1]
-
-
-def on_line(layer: GraphConv, x: Tensor, *, dilation: int) -> Tensor:
-    """`layer` on `grid_graph((t,), size=d, dilation, boundary="zero")`, computed as a dense convolution.
-
-    x (b, t, c) -> (b, t, m). The two are equal (section 2.2.2); the dense form is faster on all devices.
-    """
-    degree = layer.filters.shape[0]
-    if degree == 1:
-        return tf.linear(x, layer.filters[0].T, layer.bias)
-    weight = layer.filters.permute(2, 1, 0)
-    pad = degree // 2 * dilation
-    return tf.conv1d(x.transpose(1, 2), weight, layer.bias, padding=pad, dilation=dilation).transpose(1, 2)
-
-
-def on_grid(layer: GraphConv, x: Tensor, *, dilation: int) -> Tensor:
-    """`layer` on `grid_graph((t, f), size=3, dilation, boundary="zero")`, computed as a dense convolution.
-
-    x (b, t, f, c) -> (b, t, f, m).
-    """
-    degree, c, m = layer.filters.shape
-    side = round(degree**0.5)
-    weight = layer.filters.permute(2, 1, 0).reshape(m, c, side, side)
-    y = tf.conv2d(x.permute(0, 3, 1, 2), weight, layer.bias, padding=side // 2 * dilation, dilation=dilation)
-    return y.permute(0, 2, 3, 1)

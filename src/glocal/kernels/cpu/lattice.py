@@ -3,7 +3,10 @@
 The gradient of the signal is a convolution too, of the gradient of the output with the filters reversed, zeros outside.
 What it gives at places outside of the lattice is added to the vertices that the boundary put there.
 
-No cut depends on the number of threads, so every run gives the same bits on any number of threads.
+Where parts are added up, the cut into parts does not depend on the number of threads, so every run gives the same bits.
+
+One product may serve several vertices of a row, with zeros in its filters. So a number that is not finite may spread to
+vertices beside those whose patches hold it.
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ from torch import Tensor
 from glocal.kernels.cpu import stencil
 from glocal.kernels.cpu.launch import PARTS, SMALL, _cuts, _empty, _flat
 from glocal.kernels.cpu.stencil import Region
-from glocal.kernels.cpu.threads import share
+from glocal.kernels.cpu.threads import count, share
 from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, VECTOR_BYTES
 from glocal.lattice import BOUNDARIES, Lattice
 
-_BUFFER = 48 * 1024  # numbers in the surroundings of a box, for the second-level cache
+_BUFFER = 96 * 1024  # numbers in the surroundings of a box, for the second-level cache
 _PANEL = 6 * 1024  # numbers in filters that stay in the first-level cache
 _LEAST = 2**20  # products in a part: what a thread does must take longer than waking it
 Triple = tuple[int, int, int]
@@ -171,7 +174,13 @@ def _region(
     )
 
 
-def _share(region: Region, batches: int, work: int, most: int = PARTS) -> list[int]:
+def _parts() -> int:
+    """Into how many parts to cut what is not added up: each has a buffer of its own, so few are better."""
+    threads = count()
+    return 1 if threads == 1 else 4 * threads
+
+
+def _share(region: Region, batches: int, work: int, most: int) -> list[int]:
     """Cut the boxes of all batches into parts; `work` are the products for one vertex."""
     (high, wide), extent = region.box, region.extent
     boxes = batches * extent[0] * -(-extent[1] // high) * -(-extent[2] // wide)
@@ -187,7 +196,7 @@ def _convolve(
     cut = _cut(size, lattice.dilation, extent, c, m, lanes)
     region = _region(lattice, tables, origin, extent, cut.box, cut.inner, cut.steps)
     signal, out, packed = _flat(x), y.view(-1).numpy(), _pack(filters.detach().numpy(), size, cut, lanes)
-    cuts = _share(region, x.shape[0], d * c * m)
+    cuts = _share(region, x.shape[0], d * c * m, _parts())
 
     def work(part: int) -> None:
         stencil.convolve(signal, packed, region, c, m, cut.phases, cut.vectors, cut.chunks, cuts[part], cuts[part + 1],
@@ -236,7 +245,7 @@ def _shared(
     """Write the convolution with one filter for all channels on a region, (b, *extent, c)."""
     c, region = x.shape[2], _tap_region(x, lattice, tables, origin, extent)
     signal, factors, out = _flat(x), _flat(taps), y.view(-1).numpy()
-    cuts = _share(region, x.shape[0], lattice.degree * c)
+    cuts = _share(region, x.shape[0], lattice.degree * c, _parts())
 
     def work(part: int) -> None:
         stencil.shared(signal, factors, region, c, cuts[part], cuts[part + 1], out)
@@ -248,7 +257,7 @@ def _tap_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     """Sum the products of signal and gradient for each tap: (d,)."""
     c, region = x.shape[2], _tap_region(x, lattice, _tables(lattice, 1), (0, 0, 0), _triple(lattice.shape))
     signal, right = _flat(x), _flat(g)
-    cuts = _share(region, x.shape[0], lattice.degree * c)
+    cuts = _share(region, x.shape[0], lattice.degree * c, PARTS)
     sums = np.zeros((len(cuts) - 1, lattice.degree), signal.dtype)
 
     def work(part: int) -> None:
