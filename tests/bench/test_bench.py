@@ -94,8 +94,15 @@ def test_memory_counts_what_the_work_adds_and_nothing_else():
 
 
 def test_a_failed_measurement_says_why():
-    with pytest.raises(memory.MeasureError, match=r"bench: the process that measures 'nothing' failed: KeyError"):
-        memory.peak_mib("nothing")
+    with pytest.raises(
+        memory.MeasureError, match=r"the process that measures 'nothing:at_all' failed: ModuleNotFoundError"
+    ):
+        memory.peak_mib("nothing:at_all")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")
+def test_the_memory_of_a_graph_is_measured_in_a_fresh_process():
+    assert 0.1 < memory.peak_mib("graph:memory_case", height=200, width=200) < 200
 
 
 def test_tables_are_written_between_their_marks(table, tmp_path):

@@ -191,7 +191,7 @@ def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> str:
 
 
 def _memory_row() -> Row:
-    ours, theirs = peak_mib("conv-ours"), peak_mib("conv-torch")
+    ours, theirs = (peak_mib("conv:memory_case", side=side) for side in ("ours", "torch"))
     work = "GraphConv 3->50, n=65536, d=25: peak memory"
     return Row(
         work, INDEXING, "MiB", ours, theirs, theirs / ours, 3, note="x, filters; above the inputs, fresh processes"

@@ -94,7 +94,7 @@ def _difference(graph: Graph, theirs: np.ndarray[Any, Any]) -> str:
 
 def _memory_row() -> Row:
     limit = 4096.0
-    peak = peak_mib("graph-24-megapixels")
+    peak = peak_mib("graph:memory_case")
     work = "denoising graph, 24 megapixels, patch 7, k=9, search_radius=10: peak memory"
     return Row(work, "limit", "MiB", peak, limit, limit / peak, 1, note="above the image, fresh process")
 

@@ -59,7 +59,7 @@ def memory_rows() -> list[Row]:
     """Measure the memory of a layer at 24 megapixels, compared with twice that of its signal."""
     twice, lines = 2 * 24e6 * 3 * 4 / 2**20, []
     for passes, target in (("forward", 1.0), ("backward", None)):
-        peak = peak_mib(f"grid-{passes}")
+        peak = peak_mib("grid:memory_case", backward=passes == "backward")
         both = (
             "forward, result included" if passes == "forward" else "forward and backward, result and gradient included"
         )

@@ -1,4 +1,4 @@
-"""Peak memory of one work, in a fresh process: `python -m glocal.bench.memory CASE` prints it as JSON.
+"""Peak memory of one work, in a fresh process: `python -m glocal.bench.memory conv:memory_case '{"side": "ours"}'`.
 
 The case prepares its inputs and runs once at a small size, so that libraries are loaded and code is compiled. Then the
 peak is reset and the work runs at full size; what counts is the peak above the memory held before.
@@ -6,6 +6,8 @@ peak is reset and the work runs at full size; what counts is the peak above the 
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import subprocess
 import sys
@@ -21,9 +23,20 @@ class MeasureError(GlocalError, RuntimeError):
     """A measurement could not be made."""
 
 
-def peak_mib(case: str) -> float:
-    """Run a case in a fresh process and return its peak above its inputs, in MiB. Raises MeasureError."""
-    command = [sys.executable, "-m", "glocal.bench.memory", case]
+def peak_mib(case: str, **arguments: object) -> float:
+    """Run a case in a fresh process and return its peak above its inputs, in MiB.
+
+    Parameters
+    ----------
+    case : str
+        `MODULE:FUNCTION` in this package. The function takes `arguments` and `small`, and returns the work.
+
+    Raises
+    ------
+    MeasureError
+        The process failed.
+    """
+    command = [sys.executable, "-m", "glocal.bench.memory", case, json.dumps(arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -32,10 +45,10 @@ def peak_mib(case: str) -> float:
     return float(json.loads(done.stdout)["mib"])
 
 
-def measure(prepare: Callable[[bool], Work]) -> float:
+def measure(prepare: Callable[..., Work]) -> float:
     """Prepare and run the small form, then prepare and measure the full one, in this process."""
-    prepare(True)()
-    work = prepare(False)
+    prepare(small=True)()
+    work = prepare(small=False)
     before = _status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     kept = work()
@@ -52,18 +65,8 @@ def _status(key: str) -> float:
     raise MeasureError(message)
 
 
-def _cases() -> dict[str, Callable[[bool], Work]]:
-    from glocal.bench import conv, graph, grid
-
-    return {
-        "conv-ours": lambda small: conv.memory_case("ours", small=small),
-        "conv-torch": lambda small: conv.memory_case("torch", small=small),
-        "grid-forward": lambda small: grid.memory_case(backward=False, small=small),
-        "grid-backward": lambda small: grid.memory_case(backward=True, small=small),
-        "graph-24-megapixels": lambda small: graph.memory_case(small=small),
-        "graph-1-megapixel": lambda small: graph.memory_case(small=small, height=1000, width=1000),
-    }
-
-
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps({"case": sys.argv[1], "mib": measure(_cases()[sys.argv[1]])}) + "\n")
+    home, _, name = sys.argv[1].partition(":")
+    prepare = getattr(importlib.import_module(f"glocal.bench.{home}"), name)
+    peak = measure(functools.partial(prepare, **json.loads(sys.argv[2])))
+    sys.stdout.write(json.dumps({"case": sys.argv[1], "mib": peak}) + "\n")

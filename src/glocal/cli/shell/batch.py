@@ -19,11 +19,12 @@ import typer
 from glocal.atomic import write_whole
 from glocal.cli.shell.console import Report
 from glocal.errors import ArgumentError, GlocalError
-from glocal.jobs.batch import Outcome, Work, check_more, fit_jobs, is_wanted, run_tasks
+from glocal.jobs.batch import Outcome, Work, check_more, fit_jobs, is_wanted
 from glocal.jobs.failures import Stopped, describe
 from glocal.jobs.job import Cost
 from glocal.jobs.memory import available_memory, bytes_text, parse_bytes
 from glocal.jobs.paths import Task, output_root, plan_tasks
+from glocal.jobs.runner import run_tasks
 from glocal.options import option
 from glocal.progress import seconds_text
 
