@@ -219,3 +219,11 @@ def test_a_gradient_of_another_shape_is_refused(backend):
     args = inputs("graph_conv", grad=False)
     with pytest.raises(ArgumentError, match=r"graph_conv: the gradient \(shape \(2, 6, 5\)\) must be \(2, 6, 4\)"):
         op("graph_conv_backward")(torch.ones(2, 6, 5, dtype=torch.float64), *args, [True, True, True])
+
+
+def test_maps_of_another_size_are_refused(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", grad=False)
+    total, maps = ops.gram(x[0], neighbors, weights, filters, torch.zeros(4, dtype=x.dtype))
+    for g, f in ((total, maps[:-1]), (total[:-1], maps)):
+        with pytest.raises(ArgumentError, match=r"gram: the gradient .* and the maps .* must be \(4, 4\) and"):
+            ops.gram_backward(g, f, x[0], neighbors, weights, filters)

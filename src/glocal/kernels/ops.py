@@ -181,6 +181,14 @@ def _gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
     _check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters)
+    _check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
+    m, expected = filters.shape[2], select.pick("gram_maps", x.device)(x, neighbors, filters).shape
+    if g.shape != (m, m) or maps.shape != expected:
+        message = (
+            f"gram: the gradient {tuple(g.shape)} and the maps {tuple(maps.shape)} must be {(m, m)} and "
+            f"{tuple(expected)}. Use what `gram` returned."
+        )
+        raise ArgumentError(message)
     gx: Tensor = select.pick("gram_backward", x.device)(g, maps, x, neighbors, weights, filters)
     return gx
 

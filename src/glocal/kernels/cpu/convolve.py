@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
+from glocal.kernels.cpu.edges import edge_dots, gather_rows, row_vectors, scatter_rows
 from glocal.kernels.cpu.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
 
 SPARE = max(ROWS)  # rows that a tile may touch beyond the end
@@ -94,7 +95,15 @@ def gather(x, neighbors, weights, d, c, i0, i1, base, out):
     """Write the patches of the vertices i0 to i1 - 1, each d c long, into `out`; x starts at `base`."""
     at = np.uint64(0)  # unsigned: a signed index is tested for being negative at every use
     one, two, step = np.uint64(1), np.uint64(2), np.uint64(c)
-    if c == 3 and weights.size:
+    vectors = row_vectors(c, x.itemsize)
+    if vectors > 0:
+        first, ones, apart = i0 * d, np.ones(1, x.dtype), int(weights.size > 0)
+        scales = weights.ctypes.data + first * x.itemsize if apart else ones.ctypes.data
+        gather_rows(
+            x, vectors, x.ctypes.data + base * x.itemsize, neighbors.ctypes.data + first * neighbors.itemsize,
+            scales, apart, c, out.ctypes.data, (i1 - i0) * d,
+        )  # fmt: skip
+    elif c == 3 and weights.size:
         for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
             row, w = np.uint64(base + np.int64(neighbors[e]) * 3), weights[e]
             out[at] = w * x[row]
@@ -209,6 +218,15 @@ def _pull(x, rows, packed, k, m, count, q):
 
 @njit(nogil=True, cache=True)
 def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, place, out):
+    vectors, size = row_vectors(c, x.itemsize), x.itemsize
+    if vectors > 0:
+        for i in range(count):
+            e = (i0 + i) * d
+            edge_dots(
+                x, vectors, x.ctypes.data + base * c * size, neighbors.ctypes.data + e * neighbors.itemsize,
+                q.ctypes.data + i * stride * size, c, out.ctypes.data + (place + e) * size, d,
+            )  # fmt: skip
+        return
     for i in range(count):
         for tap in range(d):
             e = np.uint64((i0 + i) * d + tap)
@@ -223,6 +241,17 @@ def _edge_products(x, neighbors, q, d, c, stride, i0, count, base, place, out):
 def scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
     """Add `w_il q[i, l, :]` to out[j_l - low, :] for `count` vertices from i0; the rows of q are `stride` apart."""
     one, two = np.uint64(1), np.uint64(2)
+    vectors, size = row_vectors(c, q.itemsize), q.itemsize
+    if vectors > 0:
+        ones, apart = np.ones(1, q.dtype), int(weights.size > 0)
+        for i in range(count):
+            e = (i0 + i) * d
+            scales = weights.ctypes.data + e * size if apart else ones.ctypes.data
+            scatter_rows(
+                q, vectors, q.ctypes.data + i * stride * size, neighbors.ctypes.data + e * neighbors.itemsize,
+                scales, apart, c, out.ctypes.data - low * c * size, d,
+            )  # fmt: skip
+        return
     for i in range(count):
         for tap in range(d):
             e = np.uint64((i0 + i) * d + tap)

@@ -27,7 +27,7 @@ COPIES, SMALL = 4, 2**22  # copies of a gradient may hold so many times its numb
 
 def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
     """Convolve: (b, n, m)."""
-    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, neighbors.shape[0], filters.shape
     y = _empty(x, b, n, m)
     signal, columns, w, out = _flat(x), _flat(neighbors), _flat(weights, x), y.view(-1).numpy()
     packed = convolve.pack(_flat(filters), d * c, m)
@@ -123,7 +123,7 @@ def backward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor, needs: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Compute those gradients of x, the weights and the filters that are needed."""
-    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, neighbors.shape[0], filters.shape
     needs_x, needs_weights, needs_filters = needs
     signal, columns, w, right = _flat(x), _flat(neighbors), _flat(weights, x), _flat(g)
     blocks, packed = _blocks(n, d * c), convolve.pack(_flat(filters.reshape(d * c, m).t()), m, d * c)
@@ -180,7 +180,7 @@ def _large_filter_sums(x: Tensor, neighbors: Tensor, weights: Tensor | None, pac
 
 def signal_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, g: Tensor) -> Tensor:
     """Compute the gradient of x by gathering over the reversed graph."""
-    (b, s, c), n, (d, _, m) = x.shape, len(neighbors), filters.shape
+    (b, s, c), n, (d, _, m) = x.shape, neighbors.shape[0], filters.shape
     reverse = reversed_graph(neighbors, s)
     narrow = m < convolve.VECTOR_BYTES // x.element_size()
     packed = _flat(filters.transpose(1, 2)) if narrow else convolve.pack_overlapping(_flat(filters), d * c, m)
@@ -202,7 +202,7 @@ def gram_forward(
 
     The maps have the precision of the filters. If that of x is higher, it decides which of them are positive.
     """
-    c, n, (d, _, m) = x.shape[1], len(neighbors), filters.shape
+    c, n, (d, _, m) = x.shape[1], neighbors.shape[0], filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
     fine, kind = _flat(x), _flat(filters).dtype
     signal = (
@@ -236,7 +236,7 @@ def gram_backward(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, maps: Any, g: Tensor
 ) -> Tensor:
     """Compute the gradient of x, (n, c) in the filters' precision, from that of the Gram matrix, (m, m)."""
-    c, n, (d, _, m) = x.shape[1], len(neighbors), filters.shape
+    c, n, (d, _, m) = x.shape[1], neighbors.shape[0], filters.shape
     columns, w, runs = _flat(neighbors), _flat(weights, filters), _runs(neighbors, weights)
     sides = grams.pack(_flat((g + g.t()).to(filters.dtype)), m, m, m, 1)
     packed = grams.pack(_flat(filters), m, d * c, 1, m)
@@ -349,7 +349,7 @@ def _flat(tensor: Tensor | None, like: Tensor | None = None) -> Any:
     if tensor is None:
         assert like is not None
         return np.empty(0, like.detach().numpy().dtype)
-    return tensor.detach().contiguous().view(-1).numpy()
+    return tensor.detach().contiguous().numpy().reshape(-1)
 
 
 def _blocks(n: int, k: int) -> int:

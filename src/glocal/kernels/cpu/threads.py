@@ -91,7 +91,8 @@ def share(parts: int, work: Callable[[int], None]) -> None:
     futures = [_workers().submit(drain) for _ in range(helpers)]
     drain()
     for future in futures:
-        future.result()
+        if not future.cancel():  # a helper that has not begun yet is not needed any more: nobody waits for it to wake
+            future.result()
 
 
 def _size() -> int:
