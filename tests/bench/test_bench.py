@@ -130,12 +130,23 @@ def test_the_document_names_the_machine():
     assert kept["machine"]["versions"]["torch"] == torch.__version__
 
 
-def test_cuda_measures_graph_and_whole_runs():
+def test_cuda_measures_layers_searches_and_whole_runs():
     """On the CPU, since the GPU's work is what a GPU is needed for; the measuring is the same."""
     make = torch.Generator().manual_seed(0)
     pairs = [tuple(100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))]
     rows = cuda.run(pairs, QUICK, device="cpu")
-    assert [row.work.split(",")[0] for row in rows] == ["exact style graph 32x32", "style transfer 32x32"]
+    works = [row.work.split(",")[0] for row in rows]
+    assert works[-2:] == ["exact style graph 32x32", "style transfer 32x32"]
+    for start in (
+        "GraphConv 3->50",
+        "GraphConv on a grid 32x32",
+        "knn_graph of 512",
+        "patch_graph 24x24",
+        "window_graph of 1",
+    ):
+        mine = [row for row in rows if row.work.startswith(start)]
+        assert mine
+        assert all("floor" in row.note and "times that" in row.note for row in mine)
     for row in rows:
         assert row.ratio == pytest.approx(row.theirs / row.ours)
 

@@ -1,4 +1,4 @@
-"""Style transfer on a GPU: the exact graph and whole runs compared with the plain-PyTorch version on the same GPU."""
+"""`glocal bench cuda`: layers, searches and whole style transfers compared with plain PyTorch on the same GPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
+from glocal.bench import cuda_kernels
 from glocal.bench.options import BenchOptions
 from glocal.bench.style import PLAIN
 from glocal.bench.style_reference import nonlocal_neighbors, plain_style_transfer
@@ -25,9 +26,14 @@ _GRAPH_AIM, _STYLE_AIMS = "5 ms", {256: "0.6 s", 1024: "8 s"}
 def run(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device: str = "cuda") -> list[Row]:
     """Measure pairs of photo and painting (side, side, 3) in Lab, `side` 32 times a power of two, with the paper's preset.
 
-    The graph is built on the first pair. Of our own whole runs the second of two counts; the plain version runs once.
+    Layers are measured on the graph of the first photo. Whole runs of ours are the second of two.
     """
     check_device("bench", device)
+    return cuda_kernels.run(pairs[0][0], options, device) + style_rows(pairs, options, device)
+
+
+def style_rows(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device: str) -> list[Row]:
+    """Measure the search for the graph of the first photo, and whole runs. Those of the plain version are single."""
     photo = pairs[0][0].to(device)
     side = photo.shape[0]
     times = interleave(

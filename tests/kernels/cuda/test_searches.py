@@ -68,3 +68,12 @@ def test_distances_that_float32_cannot_hold():
     neighbors, expected = reference.knn(x, 9)
     assert torch.equal(found.cpu(), neighbors)
     assert torch.equal(squared.cpu(), expected)
+
+
+@pytest.mark.parametrize("values", ["ties", "none"])
+def test_nearest_rows_of_another_matrix(values):
+    query, source = draw((20, 5), values), draw((50, 5), values, seed=1) + 0.5
+    found, squared = cuda.match_rows(query.to(DEVICE), source.to(DEVICE), 7, False)
+    neighbors, expected = reference_search.match_rows(query, source, 7, False)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(squared.cpu(), expected)

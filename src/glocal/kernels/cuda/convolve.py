@@ -21,7 +21,28 @@ from glocal.kernels.cuda import conv_kernels, signal_kernels
 Reverse = tuple[Tensor, Tensor]
 
 _TILE = 2048  # numbers that a program holds at a time, where nothing is multiplied by a matrix
-_PROGRAMS = 512  # so many fill the GPU: rows are cut until there are as many
+_PROGRAMS = 1024  # so many fill the GPU: rows are cut until there are as many
+_ROWS_AT_ONCE = 4  # rows of wide signals that are read before they are added
+# Tiles, warps and stages, by measurement on an H200: by kernel, bytes of a number, and if a tile lies in one tap.
+_LAUNCHES = {
+    ("forward", 8, True): (64, 32, 4, 2),
+    ("forward", 8, False): (64, 32, 4, 2),
+    ("forward", 4, True): (128, 32, 4, 3),
+    ("forward", 4, False): (128, 32, 4, 3),
+    ("forward", 2, True): (128, 64, 4, 4),
+    ("forward", 2, False): (128, 64, 8, 3),
+    ("filter_slopes", 8, True): (32, 32, 4, 2),
+    ("filter_slopes", 8, False): (32, 64, 4, 2),
+    ("filter_slopes", 4, True): (64, 64, 4, 1),
+    ("filter_slopes", 4, False): (64, 128, 8, 2),
+    ("filter_slopes", 2, True): (64, 64, 4, 3),
+    ("filter_slopes", 2, False): (32, 64, 4, 4),
+}
+_PRODUCT = 128, 128, 32, 8, 3  # rows, columns, summed, warps and stages of a plain product
+_TURN_SLOPES = {
+    True: True,
+    False: True,
+}  # if float32 is turned for the product with patches: by one tap a tile or several
 _PATCHES = 1 << 28  # numbers of patches' gradients at a time: 1 GiB of float32
 
 
@@ -37,12 +58,14 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
     filters = (filters.flatten(0, 1).t() if turned else filters).contiguous()
     x, out = x.contiguous(), x.new_empty(b, n, m)
     block_m = _power(m, 16, 128)
-    block_n = 128 if block_m <= 64 else 64
+    block_n, block_k, warps, stages = _launch("forward", x, c)
+    if block_m > 64:
+        block_n //= 2
     with device_of(x):
         conv_kernels.forward[(-(-b * n // block_n), -(-m // block_m))](
             x, neighbors, _contiguous(weights, x), filters, out, b * n, n, sources,
             D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=_sum_dtype(x), PRECISION=_precision(x),
-            BLOCK_N=block_n, BLOCK_K=_tap_block(c, 64) or 32, BLOCK_M=block_m, num_warps=4, num_stages=3,
+            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return out
 
@@ -50,12 +73,13 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
 def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tensor) -> Tensor:
     """The gradient of the filters of `graph_conv` from that of its result, g (b, n, m): (d, c, m)."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, g.shape[2]
-    block_m, block_k, block_n = _power(m, 16, 128), _tap_block(c, 64) or 64, 64
+    block_n, block_k, warps, stages = _launch("filter_slopes", x, c)
+    block_m = _power(m, 16, 64)
     tiles = -(-d * c // block_k) * -(-m // block_m)
     blocks = -(-b * n // block_n)
     span = -(-blocks // max(1, min(blocks, -(-_PROGRAMS // tiles)))) * block_n
     parts = -(-b * n // span)
-    turned = x.dtype == torch.float32
+    turned = x.dtype == torch.float32 and _TURN_SLOPES[c % 32 == 0]
     x, g = x.contiguous(), (g.flatten(0, 1).t() if turned else g).contiguous()
     wide = torch.float64 if x.dtype == torch.float64 else torch.float32
     out = torch.empty(parts, d, c, m, dtype=wide, device=x.device)
@@ -63,7 +87,7 @@ def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tenso
         conv_kernels.filter_slopes[(-(-d * c // block_k), -(-m // block_m), parts)](
             x, neighbors, _contiguous(weights, x), g, out, b * n, n, sources, span,
             D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=_sum_dtype(x), PRECISION=_precision(x),
-            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=4, num_stages=1 if turned else 3,
+            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
 
@@ -74,11 +98,11 @@ def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
     if g.dtype != torch.float32 or _precision(g) == "tf32":
         return (g.flatten(0, 1) @ filters.flatten(0, 1).t()).view(b, n, d, c)
     g, out = g.contiguous(), g.new_empty(b, n, d, c)
-    block_k = _power(d * c, 16, 128)
+    block_n, block_k, block_m, warps, stages = _PRODUCT
     with device_of(g):
-        conv_kernels.patch_slopes[(-(-d * c // block_k), -(-b * n // 128))](
+        conv_kernels.patch_slopes[(-(-d * c // block_k), -(-b * n // block_n))](
             g, filters.contiguous(), out, b * n, K=d * c, M=m, SUM=_sum_dtype(g), PRECISION=_precision(g),
-            BLOCK_N=128, BLOCK_K=block_k, BLOCK_M=_power(m, 16, 32), num_warps=8, num_stages=3,
+            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return out
 
@@ -107,7 +131,7 @@ def in_edge_sums(
     start, edges = reverse
     q, out = q.contiguous(), q.new_empty(b, sources, c)
     block_c = _power(c, 1, 64)
-    wide = max(4, min(32, 128 // block_c))
+    wide = _ROWS_AT_ONCE if block_c >= 16 else 32
     block = max(1, (2 if block_c >= 16 else 1) * _TILE // (wide * block_c))
     with device_of(q):
         signal_kernels.in_edge_sums[(-(-sources // block), b, -(-c // block_c))](
@@ -154,10 +178,11 @@ def _power(size: int, least: int, most: int) -> int:
     return max(least, min(most, 1 << max(0, size - 1).bit_length()))
 
 
-def _tap_block(c: int, most: int) -> int | None:
-    """Columns of a tile that lies in one tap: a power of two that divides c and is worth a product of its own."""
-    block = min(most, c & -c)
-    return block if block >= 32 else None
+def _launch(kernel: str, x: Tensor, c: int) -> tuple[int, int, int, int]:
+    """Rows and columns of a tile of patches, warps and pipeline stages. A tile lies in one tap where c is divisible by 32."""
+    one_tap = c % 32 == 0
+    rows, columns, warps, stages = _LAUNCHES[kernel, x.element_size(), one_tap]
+    return rows, min(columns, c & -c) if one_tap else columns, warps, stages
 
 
 def _sum_dtype(x: Tensor) -> Any:

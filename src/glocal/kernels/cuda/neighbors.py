@@ -75,19 +75,25 @@ def _by_shifts(
             )  # fmt: skip
 
 
-def knn(features: Tensor, k: int, progress: Progress = None, source: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest rows; the contract is `reference.knn`, bit for bit. `progress` is not called.
+def knn(features: Tensor, k: int, progress: Progress = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows of one matrix; the contract is `reference.knn`, bit for bit."""
+    return match_rows(features, features, k, True, progress)
+
+
+def match_rows(query: Tensor, source: Tensor, k: int, own: bool, progress: Progress = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows; the contract is `reference_search.match_rows`, bit for bit. `progress` is not called.
 
     Products of rounded rows choose a few more candidates than k; their distances are computed again in float64. Rows
     for which a bound on the rounding leaves open whether another belongs to them are searched in float64 alone.
-    Cost: O(n m f) time, O(n (f + k)) memory.
+    Cost: O(n m f) time, O((n + m) f + n k) memory.
     """
     if k > _MOST - _SPARE:
-        return portable.knn(features, k, progress)
-    query, other = features.contiguous(), (features if source is None else source).contiguous()
-    (n, f), m = query.shape, len(other)
-    middle = other.mean(0, dtype=torch.float64)
-    sides = [_rounded(part, middle) for part in ((query,) if source is None else (query, other))]
+        return portable.match_rows(query, source, k, own, progress)
+    same = query is source
+    query, source = query.contiguous(), source.contiguous()
+    (n, f), m = query.shape, len(source)
+    middle = source.mean(0, dtype=torch.float64)
+    sides = [_rounded(part, middle) for part in ((query,) if same else (query, source))]
     (rough, norms, shifts), (there, there_norms, there_shifts) = sides[0], sides[-1]
     error = 4 * (f + 8) * torch.finfo(torch.float32).eps
     bounds = torch.stack([there_norms.max(), there_shifts.max(), torch.full_like(there_norms[0], error)])
@@ -97,7 +103,7 @@ def knn(features: Tensor, k: int, progress: Progress = None, source: Tensor | No
     neighbors = torch.empty(n, k, dtype=torch.int32, device=query.device)
     squared = torch.empty(n, k, dtype=torch.float64, device=query.device)
     unsure = torch.empty(n, dtype=torch.int8, device=query.device)
-    shape = {"SELF": source is None, "SLOTS": slots}
+    shape = {"SELF": own, "SLOTS": slots}
     with device_of(query):
         rank_kernels.nearest[(-(-n // 64),)](
             rough, there, there_norms.float(), values, indices, n, m, f, **shape,
@@ -105,13 +111,13 @@ def knn(features: Tensor, k: int, progress: Progress = None, source: Tensor | No
             num_warps=4, num_stages=2,
         )  # fmt: skip
         rank_kernels.rerank[(n,)](
-            query, other, values, indices, norms, shifts, bounds, neighbors, squared, unsure, m, f, **shape, K=k,
+            query, source, values, indices, norms, shifts, bounds, neighbors, squared, unsure, m, f, **shape, K=k,
             num_warps=1, enable_fp_fusion=False,
         )  # fmt: skip
         rows = unsure.nonzero().view(-1)
         if len(rows):
             rank_kernels.exact[(len(rows),)](
-                query, other, rows, neighbors, squared, m, f, SELF=source is None, K=k,
+                query, source, rows, neighbors, squared, m, f, SELF=own, K=k,
                 SLOTS=max(2, 1 << (k - 1).bit_length()), BLOCK=256, num_warps=4, enable_fp_fusion=False,
             )  # fmt: skip
     return neighbors, squared
