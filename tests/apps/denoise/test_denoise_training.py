@@ -7,12 +7,14 @@ import pytest
 import torch
 from PIL import Image
 
+import glocal
 from glocal.apps.denoise.comparison import compare, table, trained
 from glocal.apps.denoise.data import Photos, corner_crops, load_photos, split_parts, with_crops
-from glocal.apps.denoise.evaluation import noisy_pictures
+from glocal.apps.denoise.evaluation import noisy_pictures, score
 from glocal.apps.denoise.options import RECIPES, EvalOptions, TrainOptions
-from glocal.apps.denoise.training import train
+from glocal.apps.denoise.training import train, weights_file
 from glocal.errors import ArgumentError, InputError
+from glocal.training.scores import psnr
 
 
 def small_photos(count=14, side=16):
@@ -188,3 +190,28 @@ def test_comparison_of_two_seeds_lists_every_method(tmp_path):
         compare(Photos(photos.images[:2], np.array(["train", "validation"]), ("a", "b")), EvalOptions())
     with pytest.raises(ArgumentError, match=r"eval: `sigma` \(=0\) must be positive"):
         EvalOptions(sigma=0)
+
+
+def test_eval_and_denoise_read_the_file_that_a_training_leaves(tmp_path):
+    photos = small_photos()
+    net = train(photos, TrainOptions("local", epochs=1, device="cpu"), tmp_path)
+    path = weights_file(tmp_path, "local")
+    assert sorted(p.name for p in tmp_path.glob("image-*")) == ["image-local.safetensors", "image-pretrain.safetensors"]
+    noisy = noisy_pictures(photos.part("test"), sigma=0.07, seed=0, stream="test", device="cpu")
+    direct = score(net, noisy)
+    assert score(trained(tmp_path, 0.07)["local"], noisy) == direct
+    cleaned = glocal.denoise(noisy[0].noisy.numpy(), 0.07, model=str(path)).image
+    assert psnr(cleaned, noisy[0].truth) > psnr(noisy[0].noisy, noisy[0].truth) + 2
+
+
+def test_a_finished_training_without_its_file_writes_it_again_without_training(tmp_path):
+    """As in a folder of version 0.1, which had the weights under another name."""
+    options = TrainOptions("local", epochs=1, device="cpu")
+    before = train(small_photos(), options, tmp_path)
+    for path in tmp_path.glob("image-*"):
+        path.unlink()
+    logs = {path: path.read_text() for path in tmp_path.glob("*.jsonl")}
+    after = train(small_photos(), options, tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    assert weights_file(tmp_path, "local").exists()
+    assert {path: path.read_text() for path in tmp_path.glob("*.jsonl")} == logs
