@@ -7,9 +7,11 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 
 import glocal
 
@@ -47,6 +49,12 @@ def test_every_import_is_declared():
 
 def test_every_dependency_is_imported():
     assert declared(PROJECT["dependencies"]) <= set(imported())
+
+
+@pytest.mark.parametrize("name", ["numba", "llvmlite"])
+def test_the_installed_compiler_is_within_its_bounds(name):
+    bounds = next(text for text in PROJECT["dependencies"] if text.startswith(name)).removeprefix(name)
+    assert version(name) in SpecifierSet(bounds)
 
 
 def test_no_heavy_library_comes_back():
