@@ -18,7 +18,7 @@ _HUES, _LEVELS = 360, 100  # one degree, one unit of L
 
 @cache
 def chroma_limits() -> Tensor:
-    """The largest chroma in sRGB for each luminance (101 rows, 0 to 100) and hue (361 columns, -pi to pi).
+    """Return the largest chroma in sRGB for each luminance (101 rows, 0 to 100) and hue (361 columns, -pi to pi).
 
     Found by bisection of `rgb_from_lab(L, C cos h, C sin h) in [0, 1]`. Made once, in about a tenth of a second.
     """
@@ -37,7 +37,7 @@ def chroma_limits() -> Tensor:
 
 
 def fullness(lab: Tensor) -> Tensor:
-    """The share `C / C_max(L, hue)` of the largest chroma in sRGB, (...,); above 1 outside of sRGB. Cost: O(size)."""
+    """Return the share `C / C_max(L, hue)` of the largest chroma in sRGB, (...,); above 1 outside of sRGB. Cost: O(size)."""
     row = (lab[..., 0] * (_LEVELS / 100)).clamp(0, _LEVELS)
     column = (torch.atan2(lab[..., 2], lab[..., 1]) + torch.pi) * (_HUES / (2 * torch.pi))
     place = torch.stack([column * (2 / _HUES) - 1, row * (2 / _LEVELS) - 1], -1)

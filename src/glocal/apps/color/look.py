@@ -56,7 +56,7 @@ class ColorMap:
             return mapping.field(self.palette, self.new, width=self.width)
 
     def with_strength(self, strength: float) -> ColorMap:
-        """The same map, weaker or stronger."""
+        """Return the same map, weaker or stronger."""
         return replace(self, options=replace(self.options, strength=strength))
 
     def __call__(self, rgb: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ class ColorMap:
 
 
 def _checked(path: str | os.PathLike[str], options: str, tensors: dict[str, Tensor]) -> ColorMap:
-    """A map from the parts of a file, after checking that they belong together."""
+    """Return a map from the parts of a file, after checking that they belong together."""
     try:
         fields: dict[str, Any] = json.loads(options)
         chosen = ColorOptions(**fields)

@@ -94,7 +94,7 @@ def read_lut(path: str | os.PathLike[str]) -> Lut:
 
 
 def cube_text(lut: Lut, *, title: str) -> str:
-    """The text of a `.cube` file: one line a point, red changing fastest."""
+    """Return the text of a `.cube` file: one line a point, red changing fastest."""
     rows = lut.table.permute(2, 1, 0, 3).reshape(-1, 3).clamp(0, 1).tolist()
     safe = title.replace('"', "'").replace("\n", " ")
     head = [f'TITLE "{safe}"', f"LUT_3D_SIZE {lut.size}", "DOMAIN_MIN 0.0 0.0 0.0", "DOMAIN_MAX 1.0 1.0 1.0"]
@@ -102,7 +102,7 @@ def cube_text(lut: Lut, *, title: str) -> str:
 
 
 def hald_pixels(lut: Lut) -> np.ndarray:
-    """A HaldCLUT: the points in raster order, red changing fastest, in a square of `size^1.5` pixels, 16 bits."""
+    """Return a HaldCLUT: the points in raster order, red changing fastest, in a square of `size^1.5` pixels, 16 bits."""
     side = math.isqrt(lut.size**3)
     values = lut.table.permute(2, 1, 0, 3).reshape(side, side, 3).clamp(0, 1).numpy()
     return to_depth(np.ascontiguousarray(values), "16")

@@ -10,7 +10,7 @@ _SIDE = int(2 * _HALF / _STEP) + 1
 
 
 def bandwidth(palette: Tensor) -> float:
-    """The width `h` of the smooth mapping: 1.5 times the median distance to the fourth nearest entry, at least 2.
+    """Return the width `h` of the smooth mapping: 1.5 times the median distance to the fourth nearest entry, at least 2.
 
     Narrower, the field follows single entries and gradients band; wider, distinct colours are averaged.
 
@@ -52,7 +52,7 @@ def displacement(ab: Tensor, palette: Tensor, new: Tensor, *, width: float) -> T
 
 
 def kernel_weights(ab: Tensor, palette: Tensor, *, width: float) -> Tensor:
-    """The weights `w_i / sum_j w_j` of the entries at each chrominance, (m, n).
+    """Return the weights `w_i / sum_j w_j` of the entries at each chrominance, (m, n).
 
     Worked out in logarithms, so that a colour far from all entries has weights as well.
     """
@@ -76,5 +76,5 @@ def looked_up(ab: Tensor, table: Tensor) -> Tensor:
 
 
 def nearest(ab: Tensor, palette: Tensor) -> Tensor:
-    """The number of the nearest palette entry for each chrominance (m, 2), ties to the smaller number. Cost: O(m n)."""
+    """Return the number of the nearest palette entry for each chrominance (m, 2), ties to the smaller number. Cost: O(m n)."""
     return (torch.cdist(ab, palette, compute_mode="donot_use_mm_for_euclid_dist")).argmin(1)

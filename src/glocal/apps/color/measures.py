@@ -22,7 +22,7 @@ _DIRECTIONS, _QUANTILES, _POINTS = 64, 2048, 32768
 
 
 def sliced_wasserstein(x: Tensor, y: Tensor) -> float:
-    """The sliced 1-Wasserstein distance of two sets of chrominances (n, 2), (k, 2), in units of Lab.
+    """Return the sliced 1-Wasserstein distance of two sets of chrominances (n, 2), (k, 2), in units of Lab.
 
     The mean, over 64 evenly spaced directions, of the mean distance between the sorted projections, read at 2,048
     quantiles; at most 32,768 points of each set, evenly chosen, are used. Deterministic. Cost: O(64 n log n).
@@ -49,7 +49,7 @@ def _quantiles(x: Tensor) -> Tensor:
 
 
 def steps(lab: Tensor) -> Tensor:
-    """The differences of `ab` between neighbouring pixels, across and down, (m, 2), from a picture (h, w, 3)."""
+    """Return the differences of `ab` between neighbouring pixels, across and down, (m, 2), from a picture (h, w, 3)."""
     ab = lab[..., 1:]
     return torch.cat([(ab[:, 1:] - ab[:, :-1]).reshape(-1, 2), (ab[1:] - ab[:-1]).reshape(-1, 2)])
 
@@ -70,7 +70,7 @@ class Quality:
     distortion: float
 
     def as_dict(self) -> dict[str, float]:
-        """The four numbers by name."""
+        """Return the four numbers by name."""
         return asdict(self)
 
 

@@ -54,7 +54,7 @@ def chroma_of(ab: Tensor, weights: Tensor | None = None) -> Chroma:
 
 
 def joined(chromas: Sequence[Chroma]) -> Chroma:
-    """The distribution of several pictures, each with the same total weight."""
+    """Return the distribution of several pictures, each with the same total weight."""
     points = torch.cat([c.points for c in chromas])
     return Chroma(points, torch.cat([c.shares for c in chromas]) / len(chromas))
 
@@ -80,7 +80,7 @@ def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
 
 
 def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:
-    """The share of the picture that is nearest to each entry of a palette (n, 2): (n,), sum 1. Cost: O(m n).
+    """Return the share of the picture that is nearest to each entry of a palette (n, 2): (n,), sum 1. Cost: O(m n).
 
     An entry that occurs several times divides its share.
 
@@ -96,12 +96,12 @@ def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:
 
 
 def repeated(palette: Tensor, size: int) -> Tensor:
-    """A palette of exactly `size` entries: a shorter one repeats its entries in turn, which k-means allows as well."""
+    """Return a palette of exactly `size` entries: a shorter one repeats its entries in turn, which k-means allows as well."""
     return palette[torch.arange(size) % len(palette)].clone()
 
 
 def by_hue(palette: Tensor) -> Tensor:
-    """The rows sorted by hue angle, and by chroma where hues agree."""
+    """Return the rows sorted by hue angle, and by chroma where hues agree."""
     hue = torch.atan2(palette[:, 1], palette[:, 0])
     order = np.lexsort((palette.norm(dim=1).numpy(), hue.numpy().round(9)))
     return palette[torch.from_numpy(order)].contiguous()

@@ -57,7 +57,7 @@ class PaletteProblem:
         return (x * (self.laplacian @ x)).sum()
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The weighted sum of the three terms."""
+        """Return the weighted sum of the three terms."""
         g1, g2, g3 = self.gammas
         return g1 * self.statistics(x) + g2 * self.movement(x) + g3 * self.roughness(x)
 

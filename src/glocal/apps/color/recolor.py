@@ -171,7 +171,7 @@ def recolor(
 def _sources(
     photo: Picture, references: Sequence[Picture], mask: Picture | None, map: Look | str | os.PathLike[str] | None
 ) -> tuple[list[str | tuple[str, str]], dict[str, Any]]:
-    """The inputs and arguments of the recipe. A map file is hashed before it is read."""
+    """Return the inputs and arguments of the recipe. A map file is hashed before it is read."""
     named = {"photo": photo} | {f"reference {k + 1}": r for k, r in enumerate(references)}
     files, pixels = image_inputs(named if mask is None else named | {"mask": mask})
     inputs: list[Any] = [*files]
@@ -184,7 +184,7 @@ def _sources(
 
 
 def _loaded(map: Look | str | os.PathLike[str], strength: float) -> Look:
-    """A map from a file, told by its suffix, or a map itself, at the strength asked for."""
+    """Return a map from a file, chosen by its suffix, or a given map, at the wanted strength."""
     look: Look
     if not isinstance(map, (str, os.PathLike)):
         look = map
@@ -250,7 +250,7 @@ def _shares(
 
 
 def applied(look: Look, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
-    """The picture (h, w, 3) changed by `look` (a `ColorMap` or a `Lut`) where `cover` (h, w) says so."""
+    """Return the picture (h, w, 3) changed by `look` (a `ColorMap` or a `Lut`) where `cover` (h, w) says so."""
     changed: Tensor = look(rgb)
     if cover is None:
         return changed
@@ -258,7 +258,7 @@ def applied(look: Look, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
 
 
 def mask_for(photo: Picture, mask: Picture) -> Tensor:
-    """A mask of any size as weights (h, w) in [0, 1], after checking that it selects something."""
+    """Return a mask of any size as weights (h, w) in [0, 1], after checking that it selects something."""
     cover = torch.from_numpy(mask_values(mask, photo.size, call="recolor"))
     if not bool((cover > 0).any()):
         message = "recolor: `mask` selects nothing, it is black everywhere. White is where the photo changes."
@@ -267,7 +267,7 @@ def mask_for(photo: Picture, mask: Picture) -> Tensor:
 
 
 def weighed(picture: Picture) -> tuple[Tensor, Tensor | None]:
-    """The colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: what cannot be seen gives none."""
+    """Return the colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: what cannot be seen gives none."""
     return torch.from_numpy(to_srgb(picture)), _alpha(picture)
 
 

@@ -12,7 +12,7 @@ _SLOPES = (0.5, 2.0)
 
 
 def tone_curve(photo: Tensor, reference: Tensor) -> Tensor:
-    """The curve `L -> L'` as 101 values at L = 0, 1, ..., 100; it starts at 0, ends at 100 and rises everywhere.
+    """Return the curve `L -> L'` as 101 values at L = 0, 1, ..., 100; it starts at 0, ends at 100 and rises everywhere.
 
     Quantiles of the photo's luminance go half of the way to the same quantiles of the reference's. Then slopes are kept
     between 0.5 and 2 (contrast at most halved or doubled) and the curve is scaled back to end at 100.

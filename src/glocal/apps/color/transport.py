@@ -76,7 +76,7 @@ def barycentric(plan: Tensor, reference: Tensor, photo: Tensor) -> Tensor:
 def transported(
     photo: Tensor, reference: Tensor, *, slack: float = 1.0, shares: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The palette `X_ot` (n, 2) and the plan (n, k) from a photo's palette (n, 2) to a reference's (k, 2).
+    """Return the palette `X_ot` (n, 2) and the plan (n, k) from a photo's palette (n, 2) to a reference's (k, 2).
 
     Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ. With `shares`
     of the entries (n,) and (k,), each with the sum 1, these stand in the place of `1/n` and `1/k` (not in the paper).

@@ -42,7 +42,7 @@ class Photos:
     skipped: tuple[tuple[str, str], ...] = ()
 
     def part(self, name: str) -> Array:
-        """The pictures of one part, (count, side, side) uint8."""
+        """Return the pictures of one part, (count, side, side) uint8."""
         return np.asarray(self.images[self.parts == name])
 
     def counts(self) -> dict[str, int]:
@@ -120,7 +120,7 @@ def photo_files(folder: Path) -> list[Path]:
 
 
 def split_parts(count: int, *, test: int, validation: int, seed: int) -> Array:
-    """The paper's split: `test` pictures at random, then `validation` of the rest, the others for training.
+    """Return the paper's split: `test` pictures at random, then `validation` of the rest, the others for training.
 
     >>> split_parts(6, test=2, validation=1, seed=0).tolist().count("train")
     3
@@ -139,7 +139,7 @@ def split_parts(count: int, *, test: int, validation: int, seed: int) -> Array:
 
 
 def gray_square(path: Path, side: int) -> Array:
-    """The centre square of a photo as luma, resized to (side, side) uint8."""
+    """Return the centre square of a photo as luma, resized to (side, side) uint8."""
     from PIL import Image
 
     luma = read_luma(path)
@@ -152,7 +152,7 @@ def gray_square(path: Path, side: int) -> Array:
 
 
 def corner_crops(folder: Path, *, side: int = SIDE) -> Array:
-    """The four corners of every picture of a folder at its own resolution, (4 count, side, side) uint8.
+    """Return the four corners of every picture of a folder at its own resolution, (4 count, side, side) uint8.
 
     Photos shrunk to 128 pixels have more fine detail than photos as they are; the wide network trains on both.
     """
@@ -168,7 +168,7 @@ def corner_crops(folder: Path, *, side: int = SIDE) -> Array:
 
 
 def read_luma(path: Path) -> Array:
-    """A photo as luma from 0 to 255, (h, w) float32, at full size."""
+    """Return a photo as luma from 0 to 255, (h, w) float32, at full size."""
     from glocal.files.images.read import read_image
 
     pixels = read_image(path).pixels
@@ -193,7 +193,7 @@ def with_crops(photos: Photos, crops: Sequence[Array]) -> Photos:
 
 
 def _from_csv(path: Path) -> list[tuple[Path, str]]:
-    """The photos a list names. `file` is relative to the list's folder or to the one above it."""
+    """Return the photos a list names. `file` is relative to the list's folder or to the one above it."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))

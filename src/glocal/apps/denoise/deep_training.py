@@ -54,7 +54,7 @@ class Plan:
     power: float = 0.55
 
     def rate_at(self, step: int) -> float:
-        """The step size of a step, counted from 0.
+        """Return the step size of a step, counted from 0.
 
         >>> plan = Plan(steps=1000, decay=400, warm=100, rate=1.0)
         >>> [plan.rate_at(step) for step in (0, 99, 599, 800, 1000)]
@@ -231,7 +231,7 @@ class Training:
         return [float(mean) for mean in scores.mean(1)]
 
     def averaged(self) -> dict[str, Tensor]:
-        """The averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
+        """Return the averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
         self.optimizer.use(self.optimizer.mean)
         found = {name: p.detach().float().cpu().contiguous() for name, p in self.net.named_parameters()}
         self.optimizer.use(self.optimizer.values)

@@ -69,7 +69,7 @@ class Denoised(ImageResult):
         return removed
 
     def at_depth(self, depth: str) -> Picture:
-        """The result with the profile and metadata of the input."""
+        """Return the result with the profile and metadata of the input."""
         dtype = self.original.pixels.dtype if depth == "keep" else type_of(depth)
         if not self.changed:
             return replace(self.original, pixels=to_type(self.original.pixels, dtype))
@@ -159,7 +159,7 @@ def denoise(
 def _sources(
     picture: Picture, mask: Picture | None, options: DenoiseOptions
 ) -> tuple[list[str | tuple[str, str]], dict[str, Any]]:
-    """The inputs and arguments of the recipe; a model of the user's own is an input."""
+    """Return the inputs and arguments of the recipe; a model of the user's own is an input."""
     files, pixels = image_inputs({"photo": picture} if mask is None else {"photo": picture, "mask": mask})
     arguments: dict[str, Any] = {"positional": [str(picture.path)] if picture.path is not None else []}
     arguments["mask"] = str(mask.path) if mask is not None and mask.path is not None else None
@@ -175,7 +175,7 @@ def seconds_for(size: tuple[int, int]) -> float:
 
 
 def residual_picture(result: Denoised) -> Picture:
-    """What was removed, around middle gray and magnified so that four times sigma reaches black or white."""
+    """Draw what was removed, around middle gray and magnified so that four times sigma reaches black or white."""
     gain = 0.5 / (4 * max(result.sigma, 1e-6))
     shown = np.clip(0.5 + gain * result.removed, 0, 1).astype(np.float32)
     return Picture(pixels=to_type(shown, np.dtype(np.uint8)))
@@ -190,7 +190,7 @@ def _cleaned(
     rows: int | None,
     progress: Callable[[float], object] | None,
 ) -> npt.NDArray[Any]:
-    """The values (h, w, c) without noise: a deep network takes them as they are, the others as opponents."""
+    """Return the values (h, w, c) without noise: a deep network takes them as they are, the others as opponents."""
     deep = load_deep(options.model, len(planes), folder=models)
     if deep is None:
         return _from_planes(_denoised(planes, sigma, options, models, rows, progress))
@@ -224,7 +224,7 @@ def _denoised(
 def _calibrated(
     planes: Tensor, sigma: float, level: float, options: DenoiseOptions, models: Path, *, signed: bool
 ) -> Calibrated:
-    """The network trained nearest to `level`, for planes with the noise `sigma`.
+    """Return the network trained nearest to `level`, for planes with the noise `sigma`.
 
     Luminance is `sqrt(3)` times as large as a gray picture with the same noise, so it is treated like one with less noise.
     Colour differences (`signed`) lie around 0; the networks know pictures in [0, 1], so these are moved to its middle.

@@ -31,7 +31,7 @@ def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str
 
 
 def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDenoiser:
-    """The network for a model and a noise level, scaled to that level.
+    """Return the network for a model and a noise level, scaled to that level.
 
     Of the levels that `model` was trained at, the nearest one (in ratio) is taken; homogeneity does the rest.
 
@@ -56,7 +56,7 @@ def save_deep(net: DeepDenoiser, name: str, folder: Path, *, info: Mapping[str, 
 
 
 def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoiser | None:
-    """The deep network of a name for pictures of so many channels, or None if the model is none of the deep ones.
+    """Return the deep network of a name for pictures of so many channels, or None if the model is none of the deep ones.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
 
 
 def levels(model: str, *, folder: Path = SHIPPED) -> dict[str, float]:
-    """The weights of a shipped model and the noise level each was trained at."""
+    """Return the weights of a shipped model and the noise level each was trained at."""
     entries = read_index(folder).items()
     return {
         name: float(entry["info"]["sigma"])

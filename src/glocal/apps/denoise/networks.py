@@ -62,7 +62,7 @@ class ImageDenoiser(nn.Module):
     def graphs(
         self, noisy: Tensor, *, search_radius: int | None = None, progress: Callable[[float], None] | None = None
     ) -> dict[str, Graph]:
-        """The graphs of a noisy picture (h, w): the grid and, if the network needs it, its similar patches.
+        """Return the graphs of a noisy picture (h, w): the grid and, if the network needs it, its similar patches.
 
         Cost: O(n d); with `search_radius` the patches cost O(n search_radius^2), without it up to O(n^2).
         """
@@ -92,7 +92,7 @@ class ImageDenoiser(nn.Module):
         return denoised
 
     def at_sigma(self, sigma: float) -> ImageDenoiser:
-        """A copy for another noise level: thresholds, `alpha` and `beta` scale, the filters stay."""
+        """Return a copy for another noise level: thresholds, `alpha` and `beta` scale, the filters stay."""
         other, scale = copy.deepcopy(self), float(sigma) / self.sigma
         other.sigma = float(sigma)
         with torch.no_grad():

@@ -15,7 +15,7 @@ _NORMAL_MEDIAN = 0.6744897501960817  # of |x| for a standard normal x
 
 
 def estimate_sigma(plane: npt.NDArray[Any]) -> float:
-    """The standard deviation of white noise in a plane (h, w), in the plane's own units.
+    """Return the standard deviation of white noise in a plane (h, w), in the plane's own units.
 
     `sigma = median |d| / 0.6745`, `d` the finest diagonal coefficients of a Daubechies wavelet with two vanishing moments:
     smooth parts and most edges leave no trace there, noise does. Coefficients that are 0 up to rounding (saturated areas, borders

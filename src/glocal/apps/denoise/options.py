@@ -78,7 +78,7 @@ MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
 def parse_sigma(text: str) -> float | None:
-    """A noise level as people write it: "auto", "0.1" or "25/255".
+    """Parse a noise level as people write it: "auto", "0.1" or "25/255".
 
     >>> parse_sigma("auto"), parse_sigma("51/255")
     (None, 0.2)
@@ -208,7 +208,7 @@ class DenoiseOptions(Options):
 
 
 def chain(recipe: str) -> tuple[str, ...]:
-    """The recipes that lead to `recipe`, first to last.
+    """Return the recipes that lead to `recipe`, first to last.
 
     >>> chain("nonlocal")
     ('pretrain', 'nonlocal')

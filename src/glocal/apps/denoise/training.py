@@ -62,7 +62,7 @@ def weights_file(folder: Path, name: str) -> Path:
 
 
 def new_network(recipe: Recipe, options: TrainOptions, start: ImageDenoiser | None) -> ImageDenoiser:
-    """A network with the recipe's sizes; the layers that `start` has are taken from it."""
+    """Return a network with the recipe's sizes; the layers that `start` has are taken from it."""
     model = ImageDenoiser(recipe.architecture, sigma=options.sigma, seed=options.seed).to(options.device)
     if start is not None:
         model.load_state_dict(start.state_dict(), strict=False)
@@ -96,14 +96,14 @@ def _run(
 
 
 def resolve(device: Wanted) -> Device:
-    """The device that "auto" means here."""
+    """Return the device that "auto" means here."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
 
 
 def _same_options(options: TrainOptions, folder: Path) -> None:
-    """A folder holds one training: the same noise, seed and epochs each time."""
+    """Refuse a folder with a training of other noise, seed or epochs; note ours in a new one."""
     wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
     path = folder / "options.json"
     if path.exists():

@@ -39,7 +39,7 @@ def overlapped(chunks: Iterable[Array], process: Process, plan: Plan) -> Iterato
     tail: Array | None = None
 
     def finished(end: int) -> Array:
-        """The rows from `start` to `end` and half a fade's worth more, faded in from the last block."""
+        """Return the rows from `start` to `end` and half a fade's worth more, faded in from the last block."""
         nonlocal tail, held, first
         rows = np.concatenate(held)
         stop = min(end + plan.fade, ready)

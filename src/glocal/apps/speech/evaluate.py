@@ -46,7 +46,7 @@ class Condition:
 
 
 def at_sigma(clips: Samples, sigma: float = SIGMA, *, seed: int = 0) -> Condition:
-    """The paper's condition: noise of one sigma on clips of peak 1."""
+    """Return the paper's condition: noise of one sigma on clips of peak 1."""
     draws = Draws(seed, "test")
     noise: Samples = np.stack([draws.normal(i, (clips.shape[1],)).numpy() for i in range(len(clips))])
     noisy: Samples = (clips + sigma * noise).astype(np.float32)
@@ -61,7 +61,7 @@ def at_level(clips: Samples, decibels: float, *, seed: int = 0) -> Condition:
 
 
 def sample_method(net: SampleNet) -> Method:
-    """A network of the paper, told the true sigma."""
+    """Return a network of the paper that knows the true sigma."""
 
     def run(noisy: Samples, sigma: float) -> Samples:
         return SampleDenoiser(net, sigma=sigma, everywhere=True)(noisy[:, None], 0, len(noisy))[:, 0]
@@ -70,7 +70,7 @@ def sample_method(net: SampleNet) -> Method:
 
 
 def frame_method(net: FrameNet) -> Method:
-    """The model on frames, which estimates the noise itself."""
+    """Return the model on frames, which estimates the noise itself."""
 
     @torch.no_grad()
     def run(noisy: Samples, sigma: float) -> Samples:
@@ -80,7 +80,7 @@ def frame_method(net: FrameNet) -> Method:
 
 
 def wiener_method(window: int = 512, memory: float = 0.98) -> Method:
-    """The decision-directed Wiener filter, told the true sigma."""
+    """Return the decision-directed Wiener filter that knows the true sigma."""
     filtered = partial(wiener, window=window, hop=window // 4, memory=memory)
 
     def run(noisy: Samples, sigma: float) -> Samples:
@@ -155,14 +155,14 @@ def summarised(name: str, measure: str, by_seed: Sequence[NDArray[np.float64]]) 
 
 
 def trained(folder: Path | None) -> dict[str, SampleNet]:
-    """The networks of the paper that `glocal train speech` left in a folder; those that ship for None."""
+    """Return the networks of the paper that `glocal train speech` left in a folder; those that ship for None."""
     return {kind: load_samples(kind, folder and folder / f"speech-{kind}.safetensors") for kind in KINDS}
 
 
 def score_all(
     data: SpeechData, nets: Mapping[str, SampleNet], haar: Method, *, seed: int = 0
 ) -> dict[str, NDArray[np.float64]]:
-    """The SNR of every test clip at sigma 0.12 for each method: "noisy", "haar" and the networks."""
+    """Return the SNR of every test clip at sigma 0.12 for each method: "noisy", "haar" and the networks."""
     methods = {"noisy": _unchanged, "haar": haar} | {kind: sample_method(net) for kind, net in nets.items()}
     condition = at_sigma(data.test, seed=seed)
     return {name: run(method, condition, {"SNR": _snr})["SNR"] for name, method in methods.items()}
@@ -171,7 +171,7 @@ def score_all(
 def compare_paper(
     data: SpeechData, *, runs: Sequence[Path] = (), seed: int = 0, tell: Callable[[float], None] | None = None
 ) -> list[Measured]:
-    """The paper's table B.3: SNR of noisy, Haar, local and non-local, and the gain of non-local, clip by clip."""
+    """Return the paper's table B.3: SNR of noisy, Haar, local and non-local, and the gain of non-local, clip by clip."""
     haar = haar_method(data)
     table: dict[str, list[NDArray[np.float64]]] = {}
     folders: Sequence[Path | None] = runs or [None]
@@ -264,7 +264,7 @@ def tune_wiener(data: SpeechData) -> tuple[int, float]:
 
 
 def _methods(data: SpeechData, tuned: tuple[int, float] | None) -> dict[str, Method]:
-    """The denoisers of the two larger tables; the Wiener filter is told sigma."""
+    """Return the denoisers of the two larger tables; the Wiener filter knows sigma."""
     window, memory = tuned or tune_wiener(data)
     methods: dict[str, Method] = {
         "Wiener": wiener_method(window, memory),

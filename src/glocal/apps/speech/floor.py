@@ -15,7 +15,7 @@ _SILENT = 1e-12  # mean square of a frame that holds no sound at all, not even n
 
 
 def noise_floor(power: Tensor, *, reach: int, step: int) -> Tensor:
-    """The noise power in every band, from the quiet fifth of the frames nearby: (b, t, f) -> (b, t, f).
+    """Return the noise power in every band, from the quiet fifth of the frames nearby: (b, t, f) -> (b, t, f).
 
     At every `step`-th frame, the 0.2-quantile of `power` over the frames up to `reach` before and after (every fourth
     one, since they overlap), divided by `-ln 0.8`, which is that quantile for noise of power 1; then averaged over
@@ -49,7 +49,7 @@ def noise_floor(power: Tensor, *, reach: int, step: int) -> Tensor:
 
 
 def segment_levels(samples: Tensor, *, length: int = 320) -> Tensor:
-    """The mean squares of `(y[i] - y[i + 1]) / sqrt(2)` over segments of `length` samples: (..., n) -> (segments,).
+    """Return the mean squares of `(y[i] - y[i + 1]) / sqrt(2)` over segments of `length` samples: (..., n) -> (segments,).
 
     White noise keeps its power under this difference, speech loses most of its own. Segments without any sound are
     left out; the last, shorter one counts only if it is the only one. Cost: O(n).
@@ -62,7 +62,7 @@ def segment_levels(samples: Tensor, *, length: int = 320) -> Tensor:
 
 
 def sigma_of(levels: Tensor) -> float:
-    """The standard deviation of white noise, from the quiet fifth of the segment levels; 0 if there are none.
+    """Return the standard deviation of white noise, from the quiet fifth of the segment levels; 0 if there are none.
 
     The mean of the levels up to their 0.2-quantile is a little under the power of the noise; `_BIAS` corrects it.
     """

@@ -103,7 +103,7 @@ class FrameNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, samples: Tensor, floor: Tensor | None = None) -> Tensor:
-        """samples (b, n) -> (b, n). `floor` (b, t, bins) or broadcastable: the noise power, if it is known."""
+        """Denoise samples (b, n) -> (b, n). `floor` (b, t, bins) or broadcastable: the noise power, if it is known."""
         spectrum = spectra(samples, window=self.shape.window, hop=self.shape.hop)
         gains = self.gains(power_of(spectrum), floor)
         return synthesis(spectrum * gains, window=self.shape.window, hop=self.shape.hop, length=samples.shape[-1])
@@ -129,7 +129,7 @@ class FrameNet(nn.Module):
         return out, overlap_add(top, window=shape.window, hop=shape.hop, length=n)[0, first:last]
 
     def gains(self, power: Tensor, floor: Tensor | None = None) -> Tensor:
-        """The gain of every band, from power spectra (b, t, bins) to (b, t, bins). Cost: O(b t) layers."""
+        """Return the gain of every band, from power spectra (b, t, bins) to (b, t, bins). Cost: O(b t) layers."""
         if floor is None:
             floor = noise_floor(power, reach=self.shape.reach, step=self.shape.step)
         above, colour = features(power, floor.expand_as(power))
@@ -142,7 +142,7 @@ class FrameNet(nn.Module):
         return self._grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
 
     def graph(self, above: Tensor) -> Graph:
-        """The graph of the non-local layers, from `features` (b, t, bins): b t vertices, with distances."""
+        """Return the graph of the non-local layers, from `features` (b, t, bins): b t vertices, with distances."""
         return similar_frames(above, k=self.shape.neighbors, radius=self.shape.radius, bands=self.shape.bands)
 
     def _frame_layers(self, x: Tensor, graph: Graph) -> Tensor:
@@ -224,7 +224,7 @@ def _nearest(coarse: Tensor, start: int, k: int, radius: int) -> tuple[Tensor, T
 
 @lru_cache(maxsize=8)
 def _band(offset: int, rows: int, columns: int, radius: int, device: torch.device) -> Tensor:
-    """What is added to distances so that the frame itself comes first and frames beyond the radius never."""
+    """Return what to add to distances so that the frame itself comes first and frames beyond the radius never."""
     apart = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - offset
     band = torch.zeros(rows, columns).masked_fill(apart.abs() > radius, torch.inf).masked_fill(apart == 0, -1.0)
     return band.to(device)

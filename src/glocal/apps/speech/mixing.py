@@ -133,7 +133,7 @@ class Mixer:
 
 
 def rms(x: Tensor) -> Tensor:
-    """The root mean square of each row, (b, 1); never 0."""
+    """Return the root mean square of each row, (b, 1); never 0."""
     return x.square().mean(1, keepdim=True).sqrt().clamp(min=1e-5)
 
 

@@ -36,7 +36,7 @@ class Denoiser(Protocol):
     plan: Plan
 
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-        """Samples (n, c) at 16 kHz -> rows `first` to `last` of (n, c + 1).
+        """Denoise samples (n, c) at 16 kHz -> rows `first` to `last` of (n, c + 1).
 
         The last column is the gain to use above 8 kHz.
         """
@@ -113,7 +113,7 @@ def save_trained(net: FrameNet | VoiceNet | SampleNet, name: str, folder: Path, 
 
 @lru_cache(maxsize=4)
 def load_frames(source: str | Path = SHIPPED) -> FrameNet:
-    """A trained `FrameNet`: one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
+    """Return a trained `FrameNet`: one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
     weights = load_weights(source)
     try:
         net = FrameNet(FrameShape(**weights.info["shape"]))
@@ -127,7 +127,7 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
 
 @lru_cache(maxsize=4)
 def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
-    """A trained `VoiceNet`: the one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
+    """Return a trained `VoiceNet`: the one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
     weights = load_weights(source)
     try:
         given = weights.info["shape"]
@@ -140,7 +140,7 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
 
 @lru_cache(maxsize=4)
 def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
-    """A trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
+    """Return a trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
     name = f"speech-{kind}" if source is None else source
     return _filled(SampleNet(kind), load_weights(name).arrays, str(name))
 

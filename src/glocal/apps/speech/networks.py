@@ -71,7 +71,7 @@ class SampleNet(nn.Module):
 
 
 def similar_segments(y: Tensor, *, search_radius: int | None = None) -> Graph:
-    """The graph of the non-local layer: each sample of (n,) and the 5 with the most similar 25-sample surroundings."""
+    """Return the graph of the non-local layer: each sample of (n,) and the 5 with the most similar 25-sample surroundings."""
     return patch_graph(y, k=TAPS, patch=SEGMENT, search_radius=search_radius)
 
 
@@ -79,7 +79,7 @@ _lines: dict[tuple[int, torch.device], Graph] = {}
 
 
 def _line(n: int, device: torch.device) -> Graph:
-    """The local graph of `n` samples; the last one is kept, since clips and blocks come in one length."""
+    """Return the local graph of `n` samples; the last one is kept, since clips and blocks come in one length."""
     if (n, device) not in _lines:
         _lines.clear()
         _lines[n, device] = grid_graph((n,), size=TAPS, device=device)

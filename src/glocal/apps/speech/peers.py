@@ -49,7 +49,7 @@ def delay(late: Samples, early: Samples, most: int = _LONGEST) -> int:
 
 
 def installed_peers() -> dict[str, Callable[[Samples], Samples]]:
-    """The denoisers that can be run here, by name."""
+    """Return the denoisers that can be run here, by name."""
     peers = {"noisereduce": ("noisereduce", noisereduce_stationary), "RNNoise": ("pyrnnoise", rnnoise)}
     return {name: call for name, (module, call) in peers.items() if importlib.util.find_spec(module)}
 

@@ -86,7 +86,7 @@ def denoise_file(
 
 
 def speech_recipe(source: str | Path, options: SpeechOptions, *, subtype: str | None = None) -> dict[str, Any]:
-    """The recipe of a recording; weights of the user's own are an input."""
+    """Return the recipe of a recording; weights of the user's own are an input."""
     sources = [] if str(source) == "-" else [str(source)]
     own = [options.own_file] if options.own_file is not None else []
     arguments = {"positional": sources, "subtype": subtype}
@@ -101,7 +101,7 @@ def _first_pass(source: str | Path) -> float:
 def _paired(
     chunks: Iterable[NDArray[Any]], denoise: Callable[[Iterable[NDArray[Any]]], Iterator[NDArray[Any]]]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """What came out of `denoise` beside the rows that went in."""
+    """Pair what `denoise` returns with the rows that it took."""
     waiting: list[NDArray[Any]] = []
 
     def noted() -> Iterator[NDArray[Any]]:
@@ -146,7 +146,7 @@ class Ears:
                 self.progress(self.heard / self.frames)
 
     def notes(self) -> tuple[str, ...]:
-        """What a person should know about the sound."""
+        """Return what a person should know about the sound."""
         notes = []
         if self.loudest == 0:
             notes.append("the sound is silent; nothing was done to it")

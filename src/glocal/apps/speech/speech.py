@@ -159,7 +159,7 @@ def seconds_for(seconds: float) -> float:
 def _read(
     samples: AudioLike, rate: int | None, options: SpeechOptions
 ) -> tuple[NDArray[Any], int, AudioInfo | None, dict[str, Any]]:
-    """The samples, their rate, what their file is, and the recipe."""
+    """Return the samples, their rate, what their file is, and the recipe."""
     if not isinstance(samples, (str, os.PathLike)):
         array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
@@ -179,7 +179,7 @@ def _read(
 
 
 def _mixed(dry: NDArray[Any], clean: NDArray[Any], mask: Any) -> NDArray[Any]:
-    """The clean sound where the mask is 1, the other where it is 0."""
+    """Return the clean sound where the mask is 1, the other where it is 0."""
     if mask is None:
         return clean
     try:
@@ -206,7 +206,7 @@ def _as_before(sound: NDArray[Any], array: NDArray[Any], scale: float | None) ->
 
 
 def _as_sound(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], float | None]:
-    """Samples as (n, c) floats, and the full scale of integers."""
+    """Return samples as (n, c) floats, and the full scale of integers."""
     if not isinstance(rate, (int, np.integer)) or rate < _LOWEST_RATE:
         message = (
             f"denoise_speech: `rate` (={rate!r}) must be a whole number of at least {_LOWEST_RATE}. Give it in hertz."

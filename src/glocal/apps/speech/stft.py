@@ -8,7 +8,7 @@ from torch.nn import functional as tf
 
 
 def analysis_window(window: int, *, device: torch.device | str = "cpu") -> Tensor:
-    """The square root of the periodic Hann window, (window,)."""
+    """Return the square root of the periodic Hann window, (window,)."""
     return torch.hann_window(window, periodic=True, device=device).sqrt()
 
 
@@ -33,7 +33,7 @@ def power_of(spectrum: Tensor) -> Tensor:
 
 
 def synthesis(spectrum: Tensor, *, window: int, hop: int, length: int) -> Tensor:
-    """The signal (b, length) of `spectra`: overlap-add of the windowed inverse transforms. Exact if nothing changed.
+    """Return the signal (b, length) of `spectra`: overlap-add of the windowed inverse transforms. Exact if nothing changed.
 
     >>> x = torch.rand(1, 1000)
     >>> torch.allclose(synthesis(spectra(x, window=512, hop=128), window=512, hop=128, length=1000), x, atol=1e-5)
@@ -48,7 +48,7 @@ def synthesis(spectrum: Tensor, *, window: int, hop: int, length: int) -> Tensor
 
 
 def overlap_add(values: Tensor, *, window: int, hop: int, length: int) -> Tensor:
-    """A smooth signal (b, length) that follows one value for each frame, (b, t); constants stay constant."""
+    """Return a smooth signal (b, length) that follows one value for each frame, (b, t); constants stay constant."""
     hann = torch.hann_window(window, periodic=True, device=values.device)
     b, t = values.shape
     total = (t - 1) * hop + window

@@ -89,7 +89,7 @@ def _mix(wet: Array, dry: Array, wide: bool, strength: float) -> Array:
 def choose_model(
     options: SpeechOptions, rate: int, frames: int | None, estimate: Callable[[], float]
 ) -> tuple[Denoiser, float | None]:
-    """The model that the options ask for, ready for sound at `rate`; and the noise level it works at, at its own rate.
+    """Return the model that the options ask for, ready for sound at `rate`; and the noise level it works at, at its own rate.
 
     `estimate` is called only by the paper's networks, which need the level before they start.
     """
@@ -130,12 +130,12 @@ class LevelMeter:
             self.levels.frombytes(levels.numpy().tobytes())
 
     def sigma(self) -> float:
-        """The standard deviation of the noise, from the quiet fifth of what was heard; 0 for silence."""
+        """Return the standard deviation of the noise, from the quiet fifth of what was heard; 0 for silence."""
         return sigma_of(torch.tensor(self.levels)) if self.levels else 0.0
 
 
 def estimate_sigma(chunks: Iterable[Array], rate: int) -> float:
-    """The standard deviation of white noise in a sound, from its quiet parts, in one pass (see `LevelMeter`)."""
+    """Return the standard deviation of white noise in a sound, from its quiet parts, in one pass (see `LevelMeter`)."""
     meter = LevelMeter(rate)
     for chunk in chunks:
         meter.hear(chunk)

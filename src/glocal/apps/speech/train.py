@@ -148,7 +148,7 @@ def train_model(
 
 
 def blend(net: FrameNet, noisy: Tensor, power: Tensor, told: Tensor) -> Tensor:
-    """The noise floor of a batch: what the network would estimate, or the true `power` in the rows that are `told` it."""
+    """Return the noise floor of a batch: what the network would estimate, or the true `power` in the rows that are `told` it."""
     power_spectra = power_of(spectra(noisy, window=net.shape.window, hop=net.shape.hop))
     floor = noise_floor(power_spectra, reach=net.shape.reach, step=net.shape.step)
     return torch.where(told.view(-1, 1, 1), power.view(-1, 1, 1), floor)

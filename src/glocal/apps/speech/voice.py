@@ -82,7 +82,7 @@ class VoiceNet(nn.Module):
             self.mask.bias[_TAPS // 2] = 1.0
 
     def forward(self, samples: Tensor) -> Tensor:
-        """samples (b, n) -> (b, n). Cost: linear in n."""
+        """Denoise samples (b, n) -> (b, n). Cost: linear in n."""
         shape = self.shape
         spectrum = spectra(samples, window=shape.window, hop=shape.hop)
         masked = self.filtered(spectrum, self.taps(spectrum, power_of(spectrum)))
@@ -116,7 +116,7 @@ class VoiceNet(nn.Module):
         return torch.view_as_complex(out.contiguous())
 
     def taps(self, spectrum: Tensor, power: Tensor) -> Tensor:
-        """The factors of each bin, (b, t, bins + 1, 6): real parts of the three frames, then imaginary parts."""
+        """Return the factors of each bin, (b, t, bins + 1, 6): real parts of the three frames, then imaginary parts."""
         x = self.features(spectrum, power)
         b, t, f, _ = x.shape
         fold = self.shape.fold
@@ -140,7 +140,7 @@ class VoiceNet(nn.Module):
         return torch.cat([scaled * (magnitude / size2.sqrt()), magnitude], -1)
 
     def levels(self, power: Tensor) -> Tensor:
-        """The mean power around each frame, (b, t)."""
+        """Return the mean power around each frame, (b, t)."""
         reach = self.shape.level_reach
         frames = power.mean(-1)
         both = torch.stack([frames, torch.ones_like(frames)], 1)

@@ -45,7 +45,7 @@ class VoicePlan:
     seed: int = 0
 
     def rate_at(self, step: int) -> float:
-        """The step size: a linear start, then half a cosine down to a hundredth."""
+        """Return the step size: a linear start, then half a cosine down to a hundredth."""
         if step < self.warmup:
             return self.rate * (step + 1) / self.warmup
         done = (step - self.warmup) / max(1, self.steps - self.warmup)
@@ -144,7 +144,7 @@ class VoiceTraining:
 def validation_set(
     speech: list[NDArray[np.int16]], noise: list[NDArray[np.int16]], count: int = 48
 ) -> tuple[Tensor, Tensor]:
-    """Fixed pairs (count, n) at 5 dB of 3 s; the last third has white noise."""
+    """Return fixed pairs (count, n) at 5 dB of 3 s; the last third has white noise."""
     draw = np.random.default_rng(0)
     clean, noisy = [], []
     for i in range(count):

@@ -50,8 +50,10 @@ def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dic
 def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Checkpoint:
     """Read a checkpoint of a run with the same options and inputs.
 
-    Raises:
-        InputError: There is none, it is damaged, or it belongs to another run.
+    Raises
+    ------
+    InputError
+        There is none, it is damaged, or it belongs to another run.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -82,8 +84,10 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
 def _check_exact(exact: dict[str, Any], size: int) -> None:
     """See that the memory of L-BFGS fits together.
 
-    Raises:
-        ValueError: It does not.
+    Raises
+    ------
+    ValueError
+        It does not.
     """
     pairs, rows, dots, fresh = (exact[name] for name in ("pairs", "rows", "dots", "fresh"))
     slots = HISTORY + 1

@@ -84,7 +84,7 @@ def step_seconds(pixels: float, options: StyleOptions) -> float:
 
 
 def done_before(options: StyleOptions, shape: tuple[int, int], level: int, iteration: int) -> float:
-    """The fraction of the expected time that is over after `iteration` steps of a level, counted from 0."""
+    """Return the fraction of the expected time that is over after `iteration` steps of a level, counted from 0."""
     levels = count_levels(shape, options.coarsest)
     n = shape[0] * shape[1]
     steps = [step_seconds(n / 4 ** (levels - 1 - k), options) for k in range(levels)]
@@ -94,7 +94,7 @@ def done_before(options: StyleOptions, shape: tuple[int, int], level: int, itera
 
 
 def degrees_of(options: StyleOptions) -> list[int]:
-    """The degree of the graph of each network."""
+    """Return the degree of the graph of each network."""
     local = [side * side for side, _ in options.filters] + [min(options.degree, s * s) for s in options.scattered]
     local = [] if options.networks == "nonlocal" else local
     return local + ([] if options.networks == "local" else [options.degree])

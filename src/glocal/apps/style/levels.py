@@ -23,7 +23,7 @@ def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]
 
 
 def fitted(shape: tuple[int, int], longer: float) -> tuple[int, int]:
-    """The shape with a longer side of `longer` pixels and the same aspect ratio, at least 8 on each side.
+    """Return the shape with a longer side of `longer` pixels and the same aspect ratio, at least 8 on each side.
 
     >>> fitted((300, 400), 256)
     (192, 256)

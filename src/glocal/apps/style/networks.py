@@ -38,7 +38,7 @@ class Network:
         return self.side > 0
 
     def to(self, like: Tensor | torch.dtype) -> Network:
-        """The network in the type and on the device of `like`."""
+        """Return the network in the type and on the device of `like`."""
         return replace(self, filters=self.filters.to(like), bias=self.bias.to(like))
 
 
@@ -72,7 +72,7 @@ def scattered(side: int, count: int, generator: torch.Generator) -> Tensor:
 
 
 def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
-    """The non-local graph of an image (h, w, 3) in Lab (L from 0 to 100), with the weights of section 3 and equation 8.
+    """Return the non-local graph of an image (h, w, 3) in Lab (L from 0 to 100), with the weights of section 3 and equation 8.
 
     Neighbours are found in float32. For a float64 image they are ordered again by distances in float64, so that a run
     in float64 has no float32 in its weights.
@@ -94,7 +94,7 @@ def _distances(lab: Tensor, neighbors: Tensor, patch: int) -> Tensor:
 
 
 def thinned(graph: Graph, step: int) -> Graph:
-    """The graph with every `step`-th column, from the vertex itself on, and the weights normalised again.
+    """Return the graph with every `step`-th column, from the vertex itself on, and the weights normalised again.
 
     Averaging over it several times reaches as far as over the whole graph, at a fraction of the cost.
     """
@@ -103,7 +103,7 @@ def thinned(graph: Graph, step: int) -> Graph:
 
 
 def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | None) -> Graph:
-    """The graph that `network` sees on an image of this shape."""
+    """Return the graph that `network` sees on an image of this shape."""
     if network.offsets is not None:
         return _steps_graph(shape, network.offsets.to(network.filters.device))
     if network.local:

@@ -13,7 +13,7 @@ _REMEDY = "Leave it out for the preset's."
 
 
 def parse_size(text: str) -> int | str:
-    """A number of pixels, or "keep".
+    """Parse a number of pixels, or "keep".
 
     >>> parse_size("512"), parse_size("keep")
     (512, 'keep')
@@ -22,7 +22,7 @@ def parse_size(text: str) -> int | str:
 
 
 def _tuned(default: Any, help: str, **settings: Any) -> Any:
-    """An option that makes up a preset: Python reaches it through `options=` only."""
+    """Return an option that makes up a preset: Python reaches it through `options=` only."""
     return option(default, help, remedy=_REMEDY, hidden=True, **settings)
 
 
@@ -122,7 +122,7 @@ class StyleOptions(Options):
 
     @classmethod
     def given(cls, values: Mapping[str, Any], base: StyleOptions | None = None) -> StyleOptions:
-        """A preset, or `base`, with these changes; a change that is None keeps the value that is there."""
+        """Return a preset, or `base`, with these changes; a change that is None keeps the value that is there."""
         changes = {name: value for name, value in values.items() if value is not None}
         preset = changes.pop("preset", DEFAULT_PRESET)
         return style_options(preset, changes) if base is None else replace(base, **changes)
@@ -163,7 +163,7 @@ DEFAULT_PRESET = "painterly"
 
 
 def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
-    """The options of a preset, with some changed; changes that are None keep the preset's value.
+    """Return the options of a preset, with some changed; changes that are None keep the preset's value.
 
     >>> style_options("paper", {"tv": 0.002, "size": None}).tv
     0.002

@@ -40,7 +40,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
 
 
 def share_of(mask: Picture, kind: Tensor) -> Tensor:
-    """A mask as values in [0, 1], (h, w): the luma of a picture."""
+    """Return a mask as values in [0, 1], (h, w): the luma of a picture."""
     pixels = to_srgb(mask)
     return torch.from_numpy(np.ascontiguousarray(luma(pixels))).to(kind)
 

@@ -129,12 +129,12 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
 
 
 def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
-    """The image as Lab, in the type of the photo."""
+    """Return the image as Lab, in the type of the photo."""
     return (run.frame.back(z).view(*run.shapes[level], 3) * 100).to(run.task.photo)
 
 
 def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
-    """The precision of the networks at a level."""
+    """Return the precision of the networks at a level."""
     return torch.float64 if shape[0] * shape[1] <= COARSE else run.task.photo.dtype
 
 
@@ -172,7 +172,7 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSu
 
 
 def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph) -> dict[str, tuple[Anchor, float]]:
-    """The anchor on averages, and the one on single pixels at the photo's edges, each with its weight."""
+    """Return the anchor on averages, and the one on single pixels at the photo's edges, each with its weight."""
     options = run.options
     channels = target.new_tensor([1.0, options.anchor_color, options.anchor_color])
     weight = options.anchor * options.anchor_ease**level
@@ -227,13 +227,13 @@ def _share(share: Tensor, shape: tuple[int, int]) -> Tensor:
 
 
 def _toned(photo: Tensor, task: Task) -> Tensor:
-    """The photo with the paintings' mean and spread of luminance, and their mean and covariance of a and b, in Lab."""
+    """Return the photo with the paintings' mean and spread of luminance, and their mean and covariance of a and b, in Lab."""
     light = matched(photo[..., :1], [p[..., :1] for p in task.paintings], task.weights)
     return torch.cat([light, matched(photo[..., 1:], [p[..., 1:] for p in task.paintings], task.weights)], -1)
 
 
 def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
-    """The result of the level before, the checkpoint, the image the caller gave, or noise; as the networks see it."""
+    """Return the result of the level before, the checkpoint, the image the caller gave, or noise; as the networks see it."""
     shape, task = run.shapes[level], run.task
     if previous is not None:
         return resized(previous.view(*run.shapes[level - 1], 3), shape).view(-1, 3)
@@ -248,7 +248,7 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
 
 
 def _exact(run: _Run, level: int) -> dict[str, Tensor] | None:
-    """What the checkpoint holds for going on to the same bytes, if it is one of this level."""
+    """Return what the checkpoint holds for going on to the same bytes, if it is one of this level."""
     point = run.task.checkpoint
     return point.exact if point is not None and point.level == level else None
 
@@ -288,7 +288,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
 
 
 def _history(like: Tensor) -> History:
-    """The memory of L-BFGS: on a GPU, where it can be, one that stays there."""
+    """Return the memory of L-BFGS: on a GPU, where it can be, one that stays there."""
     if select.chosen("gram", like.device).name == "cuda":
         from glocal.optim.cuda_history import DeviceHistory
 

@@ -37,7 +37,7 @@ class ColorFrame:
 
 
 def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> ColorFrame:
-    """The frame of the paintings (each (..., 3), Lab / 100), in float64: "plain", "centred" or "white" (unit covariance)."""
+    """Return the frame of the paintings (each (..., 3), Lab / 100), in float64: "plain", "centred" or "white" (unit covariance)."""
     flat = [p.reshape(-1, 3).double() for p in paintings]
     mean = sum((w * p.mean(0) for w, p in zip(weights, flat, strict=True)), torch.zeros(3).to(flat[0]))
     one = torch.eye(3).to(mean)
@@ -66,7 +66,7 @@ class GramDistance:
         return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
 
     def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The value and its gradient."""
+        """Return the value and its gradient."""
         if self.share is not None:
             return value_and_gradient(self.__call__, z)
         n = self.graph.num_vertices
@@ -88,7 +88,7 @@ class TotalVariation:
         return total_variation(image.view(*self.shape, 3))
 
     def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The value and its gradient."""
+        """Return the value and its gradient."""
         image = z if self.frame.upright else z @ self.frame.color
         value, slope = variation_slope(image.view(*self.shape, 3))
         gradient = slope.view(-1, 3)

@@ -204,7 +204,7 @@ class StyleSources:
         return found
 
     def recipe(self, options: StyleOptions, weights: Sequence[float] | None) -> dict[str, Any]:
-        """The recipe of a run; inputs come in the order in which the command line names them."""
+        """Return the recipe of a run; inputs come in the order in which the command line names them."""
         named = {"photo": self.photo} | {f"painting {k + 1}": p for k, p in enumerate(self.paintings)}
         more = {} if self.mask is None else {"mask": self.mask}
         for k, (mine, theirs) in enumerate(self.regions):
@@ -260,7 +260,7 @@ def _start(init: Start | Picture, lab: Tensor, like: Tensor) -> Tensor | None:
 
 
 def _prepared(paintings: tuple[Tensor, ...], photo: Tensor, keep_color: str) -> tuple[Tensor, ...]:
-    """The paintings in the colours that the result shall have."""
+    """Return the paintings in the colours that the result shall have."""
     if keep_color == "match":
         return tuple(matched(p, [photo], [1.0]) for p in paintings)
     if keep_color == "luma":  # only the luminance is taken in the end: give it the photo's range
