@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glocal.apps.denoise.options import DenoiseOptions
+from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.jobs.job import Cost, Header, Inputs, Job
 from glocal.options import option
 from glocal.progress import Callback
@@ -29,7 +29,8 @@ class DenoiseFiles:
 class DenoiseJob(Job):
     """Remove white noise from photos, gray or colour, 8 bit, 16 bit or float, of any size.
 
-    Models: local and nonlocal are the paper's networks, wide is larger and mostly better.
+    Models: small is a deep network on a graph that it learns to draw; local and nonlocal are the paper's networks, and wide
+    is a larger one of the same kind.
     """
 
     name: ClassVar[str] = "denoise"
@@ -37,9 +38,13 @@ class DenoiseJob(Job):
     Files: ClassVar[Any] = DenoiseFiles
 
     def cost(self, header: Header) -> Cost:
-        """Ten float planes of the picture, one band and the libraries; a few seconds a megapixel."""
+        """Ten float planes of the picture, one band or tile and the libraries; some seconds a megapixel."""
         height, width = header.size
         pixels = height * width
+        if self.options.model in DEEP_MODELS:
+            memory = (550 << 20) + 100 * pixels + min(pixels, 1 << 21) * 550
+            tiles = 1 if pixels <= 1 << 21 else -(-height // 1160) * -(-width // 1160)
+            return Cost(f"{width} x {height}", memory=memory, seconds=3 + 1e-5 * pixels, parts=f"{tiles} tile(s)")
         bands = -(-height // max(32, (1 << 19) // width))
         memory = (450 << 20) + 100 * pixels + min(pixels, 1 << 19) * 1600
         return Cost(f"{width} x {height}", memory=memory, seconds=3 + 4e-6 * pixels, parts=f"{bands} band(s)")

@@ -94,9 +94,9 @@ def test_small_pictures_are_searched_everywhere_and_large_ones_near(monkeypatch)
 
     monkeypatch.setattr(ImageDenoiser, "graphs", spy)
     y = noisy(scene(44, 44, 1), 0.1)
-    glocal.denoise(y, 0.1)
+    glocal.denoise(y, 0.1, model="wide")
     monkeypatch.setattr("glocal.apps.denoise.image.WHOLE", 44 * 44 - 1)
-    glocal.denoise(y, 0.1)
+    glocal.denoise(y, 0.1, model="wide")
     assert seen == [None, 10]
 
 
@@ -179,7 +179,7 @@ def test_strength_blends_and_zero_changes_nothing():
 
 def test_progress_rises_to_one():
     seen = []
-    glocal.denoise(noisy(scene(60, 40, 1), 0.1), 0.1, search_radius=5, rows=16, progress=seen.append)
+    glocal.denoise(noisy(scene(60, 40, 1), 0.1), 0.1, model="wide", search_radius=5, rows=16, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
     assert len(seen) >= 8
@@ -271,8 +271,17 @@ def test_a_deep_model_of_your_own_by_path(tmp_path):
 
 
 def test_a_search_radius_has_no_meaning_for_deep_models():
-    with pytest.raises(ArgumentError, match=r"`search_radius` \(=5\) has no meaning for the model 'small'"):
-        glocal.denoise(np.zeros((20, 20)), 0.1, model="small", search_radius=5)
+    result = glocal.denoise(noisy(scene(20, 20), 0.1), 0.1, model="small", search_radius=5)
+    assert result.notes[-1] == "the model small has a window of its own: search_radius was not used"
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_tiles_of_a_deep_network_equal_the_whole_to_the_bit(monkeypatch, channels):
+    net, planes, seen = load_deep("small", channels), torch.rand(channels, 38, 402), []
+    whole = bands.denoise_deep(planes, net, 0.1)
+    monkeypatch.setattr(bands, "TILE_PIXELS", 10_000)
+    assert torch.equal(bands.denoise_deep(planes, net, 0.1, progress=seen.append), whole)
+    assert len(seen) > 5
 
 
 def test_own_models_are_used_by_path(tmp_path):
@@ -294,8 +303,10 @@ def test_damaged_and_foreign_weights_are_named(tmp_path):
     path.write_bytes(bytes(data))
     with pytest.raises(ModelError, match="is damaged: its SHA-256"):
         glocal.denoise(np.zeros((20, 20), np.uint8) + 9, 0.1, model="local", models=tmp_path)
+    with pytest.raises(ModelError, match=r"weights of the model 'small' are missing .* Install glocal again"):
+        glocal.denoise(np.zeros((20, 20), np.uint8) + 9, 0.1, model="small", models=tmp_path)
     with pytest.raises(ModelError, match=r"weights of the model 'wide' are missing .* Install glocal again"):
-        glocal.denoise(np.zeros((20, 20), np.uint8), 0.1, models=tmp_path)
+        glocal.denoise(np.zeros((20, 20), np.uint8), 0.1, model="wide", models=tmp_path)
     from safetensors.numpy import save_file
 
     save_file({"a": np.zeros(3, np.float32)}, tmp_path / "other.safetensors")

@@ -35,7 +35,7 @@ def test_denoise_writes_a_better_picture_and_says_the_noise(folder, capsys):
     assert said.out == "out.png\n"
     assert "sigma 0.0980 (25.0 of 255, given)" in said.err
     assert error("out.png") < 0.4 * error("photo.png")
-    assert read_recipe("out.png")["options"]["model"] == "wide"
+    assert read_recipe("out.png")["options"]["model"] == "small"
 
 
 def test_auto_sigma_residual_and_json(folder, capsys):
@@ -104,9 +104,9 @@ def test_five_by_five_and_damaged_weights(folder, capsys, monkeypatch):
         path.write_bytes(path.read_bytes()[:-1] + b"\x01")
     from glocal.apps.denoise import image
 
-    real = image.load_model
+    real = image.load_deep
     damaged = folder / "models"
-    monkeypatch.setattr(image, "load_model", lambda name, level, folder: real(name, level, folder=damaged))
+    monkeypatch.setattr(image, "load_deep", lambda name, channels, folder: real(name, channels, folder=damaged))
     assert run(["denoise", "photo.png", "--sigma", "0.1"]) == 6
     assert "is damaged" in capsys.readouterr().err
 

@@ -10,6 +10,8 @@ same order.
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -20,7 +22,7 @@ from glocal.apps.denoise.deep import DeepDenoiser
 from glocal.apps.denoise.options import Architecture
 
 _PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
-_DEEP_PIXELS = 1 << 20  # of a band of a deep network, without the rows around it
+TILE_PIXELS = 1 << 21  # of a deep network, with what lies around the tile
 _LEAST = 16  # sides of a picture for which every window holds enough vertices
 
 
@@ -99,33 +101,46 @@ def denoise_deep(
 ) -> Tensor:
     """Denoise planes (c, h, w) with a deep network, c that of the network.
 
-    The picture is continued by reflection to multiples of 4.
+    The picture is continued by reflection to multiples of 4 and cut into tiles, since `halo` is large.
 
     Parameters
     ----------
     rows : int or None
-        Rows of a band, rounded up to a multiple of 16; None chooses by memory.
+        Rows of a band of full width; None cuts tiles by memory.
 
     Returns
     -------
-    Tensor, (c, h, w). The result does not depend on `rows`. Memory O((rows + halo) w) times the network's width.
+    Tensor, (c, h, w), a view of (h, w, c). The result does not depend on `rows`, to the bit for the shapes that ship (on the
+    CPU with other widths up to rounding). Memory: besides the result that of one tile, at most `TILE_PIXELS` pixels and
+    about 550 bytes for each.
     """
-    _, height, width = planes.shape
-    right, below = (max(_LEAST, -(-n // 4) * 4) - n for n in (width, height))
+    channels, height, width = planes.shape
+    below, right = (max(_LEAST, -(-n // 4) * 4) - n for n in (height, width))
     whole = _continued(_continued(planes, 1, below), 2, right)
-    least = max(4 * net.shape.radius, 16)  # a window at the border reaches twice as far to the inside
-    wanted = max(least, rows or _DEEP_PIXELS // width)
-    step, around = -(-wanted // 16) * 16, -(-net.shape.halo // 16) * 16
+    around = -(-net.shape.halo // 16) * 16
+    least = 4 * net.shape.radius  # a window at the border reaches twice as far to the inside
+    side = max(least, math.isqrt(TILE_PIXELS) - 2 * around)
+    fits = whole[0].numel() <= TILE_PIXELS
+    across = _cuts(whole.shape[2], whole.shape[2] if fits or rows else side, around)
+    down = _cuts(whole.shape[1], max(least, rows) if rows else whole.shape[1] if fits else side, around)
     level = torch.full((1,), sigma, dtype=planes.dtype, device=planes.device)
-    result = torch.empty_like(whole)
-    for top in range(0, whole.shape[1], step):
-        bottom = min(whole.shape[1], top + step)
-        first, last = max(0, top - around), min(whole.shape[1], bottom + around)
-        found = net(whole[None, :, first:last], level)[0]
-        result[:, top:bottom] = found[:, top - first : bottom - first]
+    result = torch.empty(height, width, channels, dtype=planes.dtype, device=planes.device).permute(2, 0, 1)
+    for number, ((top, bottom, first, last), (left, end, begin, stop)) in enumerate(itertools.product(down, across)):
+        found = net(whole[None, :, first:last, begin:stop], level)[0]
+        place = result[:, top:bottom, left:end]
+        place.copy_(found[:, top - first :, left - begin :][:, : place.shape[1], : place.shape[2]])
         if progress is not None:
-            progress(bottom / whole.shape[1])
-    return result[:, :height, :width]
+            progress((number + 1) / (len(down) * len(across)))
+    return result
+
+
+def _cuts(n: int, size: int, around: int) -> list[tuple[int, int, int, int]]:
+    """Cut an axis into equal parts of at most about `size`: (start, end) of each, and with what lies around it."""
+    step = -(-n // (-(-n // size) * 16)) * 16  # multiples of 16: all tiles see the same cells of the lower resolutions
+    return [
+        (start, min(n, start + step), max(0, start - around), min(n, start + step + around))
+        for start in range(0, n, step)
+    ]
 
 
 def _continued(planes: Tensor, axis: int, more: int) -> Tensor:

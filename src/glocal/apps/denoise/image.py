@@ -26,7 +26,7 @@ from glocal.apps.denoise.bands import denoise_deep, denoise_planes
 from glocal.apps.denoise.calibration import Calibrated, calibrated
 from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.noise import estimate_sigma
-from glocal.apps.denoise.options import DenoiseOptions
+from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.errors import InputError
 from glocal.files.images.colors import white_of
 from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
@@ -126,7 +126,10 @@ def denoise(
     shade = None if mask is None else as_picture(mask, call="denoise", name="mask", layout=layout)
     inputs, arguments = _sources(picture, shade, options)
     values = to_type(picture.pixels, np.dtype(np.float32))
-    with computing_on("denoise", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
+    with (
+        computing_on("denoise", options.device),
+        Meter(progress, expected=seconds_for(picture.size, options.model)) as meter,
+    ):
         white = white_of(picture.pixels)  # the networks know pictures in [0, 1]
         given = values / np.float32(white) if white > 1 else values
         planes = _to_planes(given)
@@ -144,7 +147,7 @@ def denoise(
     return Denoised(
         seconds=time.perf_counter() - started,
         recipe=build_recipe("denoise", options, inputs=inputs, arguments=arguments),
-        notes=picture.notes,
+        notes=(*picture.notes, *_notes(options)),
         original=picture,
         given=image,
         layout=layout,
@@ -169,9 +172,9 @@ def _sources(
     return inputs, arguments | ({"pixels_sha256": pixels} if pixels else {})
 
 
-def seconds_for(size: tuple[int, int]) -> float:
-    """About how long denoising takes for a picture of this height and width: a few seconds a megapixel."""
-    return 3 + 4e-6 * size[0] * size[1]
+def seconds_for(size: tuple[int, int], model: str) -> float:
+    """About how long denoising takes for a picture of this height and width: some seconds a megapixel."""
+    return 3 + (1e-5 if model in DEEP_MODELS else 4e-6) * size[0] * size[1]
 
 
 def residual_picture(result: Denoised) -> Picture:
@@ -179,6 +182,12 @@ def residual_picture(result: Denoised) -> Picture:
     gain = 0.5 / (4 * max(result.sigma, 1e-6))
     shown = np.clip(0.5 + gain * result.removed, 0, 1).astype(np.float32)
     return Picture(pixels=to_type(shown, np.dtype(np.uint8)))
+
+
+def _notes(options: DenoiseOptions) -> tuple[str, ...]:
+    if options.search_radius is None or options.model not in DEEP_MODELS:
+        return ()
+    return (f"the model {options.model} has a window of its own: search_radius was not used",)
 
 
 def _cleaned(

@@ -72,7 +72,10 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     own = model.endswith(".safetensors")
     if not own and model not in DEEP_MODELS:
         return None
-    weights = load_weights(model if own else f"image-{model}-{'gray' if channels == 1 else 'color'}", folder=folder)
+    name = model if own else f"image-{model}-{'gray' if channels == 1 else 'color'}"
+    if not own and name not in read_index(folder):
+        raise _missing(model, folder)
+    weights = load_weights(name, folder=folder)
     if own and "shape" not in weights.info:
         return None
     try:
@@ -116,9 +119,14 @@ def _nearest(model: str, sigma: float, folder: Path) -> str:
         raise ArgumentError(message)
     found = levels(model, folder=folder)
     if not found:
-        message = f"denoise: the weights of the model {model!r} are missing from {str(folder)!r}. Install glocal again."
-        raise ModelError(message)
+        raise _missing(model, folder)
     return min(found, key=lambda name: abs(math.log(found[name] / sigma)))
+
+
+def _missing(model: str, folder: Path) -> ModelError:
+    return ModelError(
+        f"denoise: the weights of the model {model!r} are missing from {str(folder)!r}. Install glocal again."
+    )
 
 
 def _network(weights: Weights) -> ImageDenoiser:

@@ -179,11 +179,11 @@ class DenoiseOptions(Options):
         parse=parse_sigma,
         metavar="<auto|number>",
     )
-    model: str = option("wide", f"{', '.join(MODELS)}, or a .safetensors file of your own training.")
+    model: str = option("small", f"{', '.join(MODELS)}, or a .safetensors file of your own training.")
     strength: float = option(1.0, "How much of the noise is taken away.", min=0, max=1, remedy="Use 1 for all of it.")
     search_radius: int | None = option(
         None,
-        "How far to look for similar patches, in pixels. Default: everywhere if small, else 10.",
+        "How far local, nonlocal and wide look for similar patches, in pixels. Default: everywhere if small, else 10.",
         min=3,
         remedy="Use 10.",
     )
@@ -196,15 +196,6 @@ class DenoiseOptions(Options):
         remedy="Use cpu.",
     )
     seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.search_radius is not None and self.model in DEEP_MODELS:
-            message = (
-                f"denoise: `search_radius` (={self.search_radius}) has no meaning for the model {self.model!r}, which was "
-                "trained with a window of its own. Leave it out."
-            )
-            raise ArgumentError(message)
 
 
 def chain(recipe: str) -> tuple[str, ...]:

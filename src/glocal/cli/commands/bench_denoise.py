@@ -35,6 +35,7 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
 
     from glocal.apps.denoise.image import denoise as remove_noise
     from glocal.apps.denoise.models import SHIPPED
+    from glocal.apps.denoise.options import MODELS
     from glocal.bench import denoise as bench
     from glocal.bench import timing
     from glocal.samples import path as sample
@@ -54,7 +55,7 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
     for name in ("local", "nonlocal"):
         scaled = str(SHIPPED / f"image-{name}.safetensors")
         methods[f"{name}, 0.07 scaled"] = functools.partial(ours, model=scaled)
-    methods |= {name: functools.partial(ours, model=name) for name in ("local", "nonlocal", "wide")}
+    methods |= {name: functools.partial(ours, model=name) for name in MODELS}
     if options.methods:
         methods = {name: work for name, work in methods.items() if any(part in name for part in options.methods)}
     report = Report(run)
