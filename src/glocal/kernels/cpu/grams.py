@@ -208,7 +208,7 @@ def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, 
             _gather(x, neighbors, weights, d, c, i0, count, patches)
         begin = number * rows * BLOCK
         f = maps.ctypes.data + begin * itemsize
-        _multiply(x, m, packed.ctypes.data, patches.ctypes.data, f, 1 + k)
+        _multiply(x, m, packed.ctypes.data, np.int64(patches.ctypes.data), f, 1 + k)
         fill(maps, begin + m * BLOCK, begin + rows * BLOCK)
         for r in range(m):
             row = np.uint64(begin + r * BLOCK)
@@ -268,10 +268,10 @@ def backward(maps, neighbors, weights, runs, sides, packed, n, d, c, m, first, l
         i0 = number * BLOCK
         count = min(n, i0 + BLOCK) - i0
         begin = number * rows * BLOCK
-        _multiply(maps, m, sides.ctypes.data, maps.ctypes.data + begin * itemsize, g.ctypes.data, m)
+        _multiply(maps, m, sides.ctypes.data, maps.ctypes.data + begin * itemsize, np.int64(g.ctypes.data), m)
         for at in range(np.uint64(m * BLOCK)):
             g[at] = g[at] if maps[np.uint64(begin) + at] > 0 else maps.dtype.type(0)
-        _multiply(maps, k, packed.ctypes.data, g.ctypes.data, q.ctypes.data, m)
+        _multiply(maps, k, packed.ctypes.data, np.int64(g.ctypes.data), np.int64(q.ctypes.data), m)
         if runs.size:
             _scatter_runs(neighbors, runs, q, d, c, i0, count, low, signal)
         else:

@@ -168,12 +168,12 @@ def _try_rest(
         if search.factor * np.float32(dy * dy) > peak:
             return
         half = _half_width(peak, search.factor, dy, search.reach_x)
-        count = 0
+        count = np.int64(0)  # a literal would be compiled once more, as a type of its own
         for dx in range(max(-half, -(block.x + block.width - 1)), min(half, picture.w - 1 - block.x) + 1):
             if dy * dy + dx * dx > search.disc:
                 row_shifts[count, 0], row_shifts[count, 1] = dy, dx
                 count += 1
-        _try_shifts(picture, lists, block, row_shifts, count, search, False, d2, inputs)
+        _try_shifts(picture, lists, block, row_shifts, count, search, np.bool_(False), d2, inputs)
 
 
 @njit(nogil=True, cache=True)
@@ -192,7 +192,7 @@ def _search_pixel(
     w, row, plane = picture.w, picture.row, picture.plane
     final = p * size + k - 2
     limit = _limit(worst[p], search.relative, search.absolute)
-    half = _half_width(worst[p], factor, 0, search.reach_x)
+    half = _half_width(worst[p], factor, np.int64(0), search.reach_x)
     inner = int(math.sqrt(float(tried)))
     for step in range(2 * search.reach_y + 1):
         dy = _nth_row(step)

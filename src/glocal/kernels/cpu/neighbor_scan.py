@@ -122,7 +122,7 @@ def _scan_exactly(picture: Picture, memory: Memory, start: int, shift: int, rows
     width = (columns + LANES - 1) // LANES * LANES + (len(picture.pw) + 14) // 16 * 16
     _sum_columns(picture, picture.origin + start, shift, rows, width, sums)
     zero = np.float32(0.0)
-    count = 0
+    count = np.int64(0)
     for r in range(rows):
         for x in range(0, columns, LANES):
             row_sums(sums, r * width + x, d2, picture.pw, FOUR)
@@ -131,7 +131,7 @@ def _scan_exactly(picture: Picture, memory: Memory, start: int, shift: int, rows
                 hits = comes_before(d2, 0, zero, t + shift, worst, last, t, FOUR)
                 hits |= comes_before(d2, 0, zero, t, worst, last, t + shift, FOUR)
                 count = _append(memory.found, count, t, hits, columns - x)
-    return count
+    return int(count)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -232,7 +232,7 @@ def _search_exactly(picture: Picture, coarse: Coarse, memory: Memory, bounds: Bo
                 for x in range(x0, x1, tile):
                     rows, columns = min(TILE_ROWS, y1 - y), min(tile, x1 - x)
                     for i in range(_scan_exactly(picture, memory, y * picture.row + x, shift, rows, columns)):
-                        _settle(picture, coarse, memory, bounds, int(memory.found[i]), shift)
+                        _settle(picture, coarse, memory, bounds, np.int64(memory.found[i]), shift)
 
 
 @njit(nogil=True, cache=True)
