@@ -67,15 +67,14 @@ def test_the_version_is_the_same_everywhere():
     assert PROJECT["dynamic"] == ["version"]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    """The sdist, and the wheel that is built from it, in a copy of the tree so that nothing is left behind here."""
-    folder = tmp_path_factory.mktemp("built")
+def build(folder):
+    """Build the sdist, and the wheel from it, in a copy of the tree, so that nothing is left behind here."""
     listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (ROOT / ".git").exists():
         files = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     else:  # the tests of an unpacked sdist
-        files = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*") if "__pycache__" not in p.parts]
+        made = {"__pycache__", ".venv", "out", "build", "dist"}
+        files = [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*") if not made & set(p.parts)]
     for name in filter(None, files):
         if (ROOT / name).is_file():
             (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -83,38 +82,24 @@ def built(tmp_path_factory):
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder / "dist"), str(folder / "tree")]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return folder / "dist"
+    (wheel,), (sdist,) = (list((folder / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
+    return wheel, sdist
 
 
-def test_twine_accepts_both_packages(built):
-    files = [str(path) for path in built.iterdir()]
-    assert len(files) == 2
-    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *files], capture_output=True, text=True)
+def test_wheel_and_sdist_are_built_whole(tmp_path):
+    wheel, sdist = build(tmp_path)
+    checked = [sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)]
+    done = subprocess.run(checked, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
-
-
-def test_the_wheel_holds_the_package_and_its_data(built):
-    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
-        names = archive.namelist()
-    inside = {name for name in names if name.startswith("glocal/")}
-    tree = {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "glocal").rglob("*.py")}
-    assert tree <= inside
-    for needed in (
-        "py.typed",
-        "models/index.json",
-        "samples/bridge.jpg",
-        "samples/speech.wav",
-        "paper/runs/image.json",
-        "paper/page.html.j2",
-    ):
-        assert f"glocal/{needed}" in inside
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    assert {p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src" / "glocal").rglob("*.py")} <= names
+    data = ("py.typed", "models/index.json", "samples/bridge.jpg", "samples/speech.wav", "paper/runs/image.json")
+    assert {f"glocal/{name}" for name in (*data, "paper/page.html.j2")} <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith("tests/")]
     assert any(name.endswith("licenses/NOTICE") for name in names)
-
-
-def test_the_sdist_holds_tests_docs_and_samples(built):
-    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+    with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for needed in ("tests/test_packaging.py", "docs/architecture.md", "src/glocal/samples/bridge.jpg", "conftest.py", "CHANGELOG.md",
-                   "CONTRIBUTING.md", "RELEASING.md", "Makefile", "examples/demo.py", "benchmarks/table.py"):  # fmt: skip
-        assert needed in names
+    top = {"conftest.py", "Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md"}
+    assert top | {"tests/test_packaging.py", "docs/architecture.md", "src/glocal/samples/bridge.jpg"} <= names
+    assert {"examples/demo.py", "benchmarks/table.py"} <= names
