@@ -144,8 +144,8 @@ class StyleJob(Job):
         assert inputs.target is not None
         told = super().run_file(inputs, progress)
         if told.pop("stopped"):
-            again = "--resume --overwrite goes on from there"
-            raise Stopped(f"the best so far is in {inputs.target}; {again}")
+            again = "; --resume --overwrite goes on from there" if checkpoint_path(inputs.target).exists() else ""
+            raise Stopped(f"the best so far is in {inputs.target}{again}")
         checkpoint_path(inputs.target).unlink(missing_ok=True)
         return told
 
