@@ -31,7 +31,7 @@ from glocal.apps.style import solve
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import StyleOptions, style_options
 from glocal.graph import Graph
-from glocal.graphs.patch import pad_planes, patch_graph
+from glocal.graphs.patch import pad_frames, patch_graph
 from glocal.graphs.weights import PercentileGaussian, weighted
 
 PAIRS = (
@@ -53,7 +53,7 @@ def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
 
 def near(image: Tensor, k: int, patch: int, coords: float) -> Graph:
     """`patch_graph` for a GPU: candidates by matrix products in float32, ordered again by their own differences."""
-    planes = pad_planes(image.float(), (patch, patch))
+    planes = pad_frames(image.float().unsqueeze(0), (1, patch, patch))[0]
     h, w = image.shape[:2]
     cells = planes.unfold(1, patch, 1).unfold(2, patch, 1).permute(1, 2, 0, 3, 4).reshape(h * w, -1)
     j = torch.arange(h * w, device=image.device)
