@@ -221,7 +221,7 @@ def _rows(
 
 
 def _recorded(work: Callable[[], Any]) -> Callable[[], Any]:
-    """Record a work as a CUDA graph, and return its replay."""
+    """Record a work as a CUDA graph, and return its replay; or the work itself, where it waits for the GPU inside."""
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -229,8 +229,12 @@ def _recorded(work: Callable[[], Any]) -> Callable[[], Any]:
             work()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
+    try:
+        with torch.cuda.graph(graph):
+            work()
+    except RuntimeError:
+        torch.cuda.synchronize()
+        return work
     return graph.replay
 
 
