@@ -28,7 +28,7 @@ WINDOWS = [
     (1, 1, 20, 4, 3, 4, 0),
     (1, 6, 6, 70, 8, 2, 1),  # more features than a tile has
     (1, 3, 3, 2, 1, 0, -1),
-    (1, 17, 18, 2, 6, 9, -1),  # more candidates than a tile has
+    (1, 11, 13, 2, 6, 9, -1),  # more candidates than a tile has
 ]
 
 

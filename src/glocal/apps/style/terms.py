@@ -1,7 +1,7 @@
 """The terms of the objective. Each is called with the image (n, 3) and returns a number to be made small.
 
 The image comes in float64. Both the networks and the total variation have kinks, where the gradient jumps: on which side
-of one a pixel lies is decided in float64 (for networks on the CPU and without regions). What is smooth is computed in the
+of one a pixel lies is decided in float64 (for networks without regions). What is smooth is computed in the
 precision of the term's own tensors.
 """
 

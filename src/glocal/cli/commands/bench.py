@@ -62,7 +62,7 @@ def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
 
 def cuda(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
-    """Style transfer on a GPU beside the plain-PyTorch version on the same GPU."""
+    """Layers, searches and style transfer on a GPU, compared with plain PyTorch on the same GPU."""
     import torch
 
     from glocal.bench import cuda as bench

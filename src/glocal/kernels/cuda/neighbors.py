@@ -146,7 +146,7 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
     with device_of(features):
         rank_kernels.window[(b * tiles_y * tiles_x,)](
             features.contiguous(), neighbors, h, w, tiles_y, tiles_x, min(radius, max(h, w)), exclude, f,
-            K=k, SLOTS=max(2, 1 << (k - 1).bit_length()), TILE_H=tile_h, TILE_W=tile_w, CHUNK=256,
-            BLOCK_F=min(64, max(16, 1 << (f - 1).bit_length())), PRECISION="tf32x3", num_warps=4, num_stages=1,
+            K=k, SLOTS=max(2, 1 << (k - 1).bit_length()), TILE_H=tile_h, TILE_W=tile_w, CHUNK=128,
+            BLOCK_F=min(64, max(16, 1 << (f - 1).bit_length())), PRECISION="tf32x3", num_warps=2, num_stages=1,
         )  # fmt: skip
     return neighbors
