@@ -39,7 +39,7 @@ def signals() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_conv_measures_every_work_beside_its_peer():
     lab, _, _ = signals()
     rows = conv.run(100 * lab, QUICK)
-    assert len({row.work for row in rows}) == 11
+    assert len({row.work for row in rows}) == 13
     assert sum(row.peer == grid.CONV for row in rows) == 4
     for row in rows:
         assert row.ours > 0

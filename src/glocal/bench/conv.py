@@ -40,13 +40,16 @@ def run(lab: Tensor, options: BenchOptions) -> list[Row]:
     size = f"n={style.num_vertices}, d=25"
     x_filters, x_only, everything = (True, True, False), (True, False, False), (True, True, True)
     peers: dict[str, float | None] = {INDEXING: 4, GEOMETRIC: 25}
-    image, sound = (1024, 1000) if options.quick else (16384, 16000)
+    image, sound = (1024, 2000) if options.quick else (16384, 16000)
+    between = local_graph(image, 9, sources=4 * image)
     cases = [
         Case(f"GraphConv 3->50, {size}: x, filters", style, (3, 50), x_filters, peers),
         Case(f"GraphConv 3->50, {size}: x", style, (3, 50), x_only, dict.fromkeys(peers)),
         Case(f"GraphConv 3->50, {size}: x, filters, weights", style, (3, 50), everything, dict.fromkeys(peers)),
         Case(f"GraphConv 3->128, {size}: x", style, (3, 128), x_only, {INDEXING: None}),
         Case(f"GraphConv 10->10, n={sound}, d=5: all", local_graph(sound, 5), (10, 10), everything, {INDEXING: 1}),
+        Case("GraphConv 10->10, n=1000, d=5: all", local_graph(1000, 5), (10, 10), everything, {INDEXING: 1}),
+        Case(f"GraphConv 3->50, {4 * image} sources, n={image}, d=9: all", between, (3, 50), everything, {INDEXING: 1}),
     ]
     lines = [line for case in cases for line in _conv_rows(case, repeats)]
     lines += _shared_rows(local_graph(image, 9), repeats)
@@ -57,16 +60,18 @@ def run(lab: Tensor, options: BenchOptions) -> list[Row]:
     return lines
 
 
-def local_graph(n: int, d: int, *, reach: int = 40) -> Graph:
-    """Make a graph with random neighbours at most `reach` away and random weights."""
+def local_graph(n: int, d: int, *, reach: int = 40, sources: int | None = None) -> Graph:
+    """Make a graph with random neighbours at most `reach` away and random weights, in the same or another signal."""
     make = torch.Generator().manual_seed(0)
+    m = n if sources is None else sources
     steps = torch.randint(-reach, reach + 1, (n, d), generator=make)
-    return _weighted(Graph((torch.arange(n).unsqueeze(1) + steps).clamp(0, n - 1)))
+    centers = torch.arange(n).unsqueeze(1) * m // n
+    return _weighted(Graph((centers + steps).clamp(0, m - 1), num_sources=m))
 
 
 def _weighted(graph: Graph) -> Graph:
     make = torch.Generator().manual_seed(1)
-    return Graph(graph.neighbors, torch.rand(graph.neighbors.shape, generator=make))
+    return graph.with_weights(torch.rand(graph.neighbors.shape, generator=make))
 
 
 def indexing(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
@@ -99,7 +104,7 @@ def geometric_layer(graph: Graph) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 def _conv_rows(case: Case, repeats: int) -> list[Row]:
     graph, (c, m) = case.graph, case.channels
     make = torch.Generator().manual_seed(2)
-    x = torch.randn(graph.num_vertices, c, generator=make)
+    x = torch.randn(graph.num_sources, c, generator=make)
     filters = torch.randn(graph.degree, c, m, generator=make)
     gradient = torch.randn(graph.num_vertices, m, generator=make)
     assert graph.weights is not None

@@ -57,21 +57,39 @@ def pack(matrix, rows, m):
 
 
 @njit(nogil=True, cache=True)
+def _tile_numbers(rows, columns, itemsize):
+    """Numbers in the whole tiles of a (rows, columns) product: what it costs to compute it."""
+    chunks, vectors, width = chunking(columns, itemsize)
+    height = ROWS[vectors - 1]
+    return chunks * width * ((rows + height - 1) // height * height)
+
+
+@njit(nogil=True, cache=True)
+def turned(k, m, itemsize):
+    """Whether the gradient of the filters is computed as (m, k): its tiles hold fewer numbers than those of (k, m)."""
+    return _tile_numbers(m, k, itemsize) < _tile_numbers(k, m, itemsize)
+
+
+@njit(nogil=True, cache=True)
 def filters_size(k, m, itemsize):
     """Numbers in the gradient of the filters as `backward` lays it out."""
-    chunks, _, width = chunking(m, itemsize)
-    return chunks * (k + SPARE) * width
+    rows, columns = (m, k) if turned(k, m, itemsize) else (k, m)
+    chunks, _, width = chunking(columns, itemsize)
+    return chunks * (rows + SPARE) * width
 
 
 @njit(nogil=True, cache=True)
 def unpack(sums, k, m):
     """Lay a gradient of the filters from `backward` out as a (k, m) matrix."""
-    _, _, width = chunking(m, sums.itemsize)
+    turn = turned(k, m, sums.itemsize)
+    rows, columns = (m, k) if turn else (k, m)
+    _, _, width = chunking(columns, sums.itemsize)
     out = np.empty(k * m, sums.dtype)
-    for r in range(k):
-        for column in range(m):
+    for r in range(rows):
+        for column in range(columns):
             q = column // width
-            out[r * m + column] = sums[(q * (k + SPARE) + r) * width + column - q * width]
+            place = column * m + r if turn else r * m + column
+            out[place] = sums[(q * (rows + SPARE) + r) * width + column - q * width]
     return out
 
 
@@ -162,7 +180,7 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
 
     `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
     `signal[j_l - low, :] += w_il q[i, l, :]`; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
-    `filters[k, :] += sum_i p_k(i, x) g[i, :]`, laid out as (chunks, k + SPARE, width).
+    `filters[k, :] += sum_i p_k(i, x) g[i, :]`, laid out as (chunks, k + SPARE, width), or `turned`.
     """
     k, itemsize = d * c, x.itemsize
     _, _, width = chunking(m, itemsize)
@@ -171,7 +189,7 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
     blocks = (n + block - 1) // block
     left = np.zeros((block + SPARE) * m + width, x.dtype)
     q = np.zeros((block + SPARE) * chunks_k * width_k, x.dtype)
-    patches = np.zeros((block + SPARE) * k + SPARE, x.dtype)
+    patches = np.zeros((block + SPARE) * k + max(SPARE, width_k), x.dtype)
     fill(signal, 0, signal.size)
     for number in range(first, last):
         batch = number // blocks
@@ -198,6 +216,14 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
 def _filter_products(x, patches, rows, k, m, count, out):
     """Add `sum_i p_k(i, x) g[i, :]`; the columns beyond m, which belong to the next row of g, are not used."""
     itemsize = x.itemsize
+    if turned(k, m, itemsize):
+        chunks, vectors, width = chunking(k, itemsize)
+        for q in range(chunks):
+            total = out.ctypes.data + q * (m + SPARE) * width * itemsize
+            for i in range(0, count, STRIP):
+                a, b = rows + i * m * itemsize, patches.ctypes.data + (i * k + q * width) * itemsize
+                product(x, m, vectors, a, 1, m, b, k, total, width, min(STRIP, count - i), 1)
+        return
     chunks, vectors, width = chunking(m, itemsize)
     for q in range(chunks):
         total = out.ctypes.data + q * (k + SPARE) * width * itemsize
