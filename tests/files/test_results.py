@@ -166,7 +166,7 @@ def test_a_mask_over_time_and_a_model_by_its_path():
     whole = glocal.denoise_speech(samples, 16000, model="local").audio
     own = glocal.denoise_speech(samples, 16000, model=MODELS / "speech-local.safetensors").audio
     np.testing.assert_array_equal(own, whole)
-    frames = glocal.denoise_speech(samples, 16000, model=str(MODELS / "speech-frames.safetensors")).audio
+    frames = glocal.denoise_speech(samples, 16000, model=str(MODELS / "speech-voice.safetensors")).audio
     np.testing.assert_array_equal(frames, glocal.denoise_speech(samples, 16000).audio)
     half = glocal.denoise_speech(samples, 16000, model="local", mask=[1, 1, 0, 0]).audio
     np.testing.assert_array_equal(half[6000:], samples[6000:])
