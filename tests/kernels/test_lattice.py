@@ -210,3 +210,24 @@ def test_operators_refuse_what_does_not_fit():
         torch.ops.glocal.lattice_conv_backward.default(
             torch.zeros(1, 20, 3), torch.zeros(1, 20, 3), torch.zeros(9, 3, 2), *rule, [True, True]
         )
+
+
+def test_a_grid_is_a_pytree_without_leaves():
+    graph = glocal.grid_graph((4, 5), boundary="zero")
+    leaves, tree = torch.utils._pytree.tree_flatten(graph)
+    assert leaves == []
+    assert torch.utils._pytree.tree_unflatten([], tree).convolution == graph.lattice
+
+
+def test_exports_with_the_grid_as_an_input():
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = glocal.nn.GraphConv(3, 4, degree=9)
+
+        def forward(self, x, graph):
+            return self.layer(x, graph)
+
+    net, x, graph = Net(), torch.randn(20, 3), glocal.grid_graph((4, 5))
+    exported = torch.export.export(net, (x, graph)).module()
+    torch.testing.assert_close(exported(x, graph), net(x, graph))
