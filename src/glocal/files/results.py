@@ -89,7 +89,7 @@ class ImageResult(Result):
         path : path
             The suffix decides the format.
         depth, quality, metadata, overwrite
-            See `glocal.files.images.image_file.write_image`.
+            See `glocal.files.images.write.write_image`.
 
         Returns
         -------

@@ -4,7 +4,7 @@ from PIL import Image
 
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import from_srgb, to_srgb, white_of
-from glocal.files.images.convert import like, picture_from
+from glocal.files.images.kinds import as_given, picture_from
 from glocal.files.images.picture import Picture, to_depth
 from glocal.files.images.write import write_image
 
@@ -15,7 +15,7 @@ def test_the_result_has_the_kind_of_the_input(dtype, shape):
     array = np.random.default_rng(1).random(shape)
     array = array.astype(dtype) if np.dtype(dtype).kind == "f" else (array * np.iinfo(dtype).max).astype(dtype)
     source = picture_from(array)
-    result = like(source, to_srgb(source))
+    result = as_given(from_srgb(source, to_srgb(source)), array)
     assert result.dtype == dtype
     np.testing.assert_allclose(result, array, rtol=0, atol=1e-6)
 
@@ -24,7 +24,7 @@ def test_the_result_has_the_kind_of_the_input(dtype, shape):
 def test_pil_in_pil_out(mode):
     image = Image.fromarray(np.random.default_rng(2).integers(0, 255, (5, 7, 4), np.uint8)).convert(mode)
     source = picture_from(image)
-    result = like(source, to_srgb(source))
+    result = as_given(from_srgb(source, to_srgb(source)), image)
     assert result.mode == mode
     np.testing.assert_array_equal(np.asarray(result), np.asarray(image))
 
@@ -32,7 +32,7 @@ def test_pil_in_pil_out(mode):
 def test_paths_give_arrays(tmp_path):
     Image.fromarray(np.full((5, 7, 3), 9, np.uint8)).save(tmp_path / "a.png")
     source = picture_from(tmp_path / "a.png")
-    assert like(source, to_srgb(source)).dtype == np.uint8
+    assert as_given(from_srgb(source, to_srgb(source)), tmp_path / "a.png").dtype == np.uint8
     assert picture_from(str(tmp_path / "a.png")).path == tmp_path / "a.png"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from glocal.errors import ArgumentError
+from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.convert import picture_from
-from glocal.files.images.picture import Array, Picture, with_alpha
+from glocal.files.images.picture import Array, Picture, check_finite, split_alpha, with_alpha
+from glocal.files.images.pillow_formats import picture_from_pil, to_pil
+from glocal.files.images.read import MAX_PIXELS, read_image
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -61,6 +62,38 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
     return picture_from(value)
 
 
+def picture_from(value: object, *, max_pixels: int | None = None) -> Picture:
+    """Make a `Picture` from whatever a person would call an image.
+
+    Parameters
+    ----------
+    value : object
+        An array `(h, w)`, `(h, w, 1)`, `(h, w, 2)` (gray and alpha), `(h, w, 3)` or `(h, w, 4)` of type uint8, uint16 or
+        float; a `PIL.Image`; a path; or a `Picture`, which is returned as it is.
+    max_pixels : int or None
+        Limit for files, see `glocal.files.images.read.read_image`.
+
+    Raises
+    ------
+    InputError
+        The array has another shape or type, holds values that are not finite, or the file cannot be read.
+
+    >>> picture_from(np.zeros((4, 5, 3), np.uint8)).size
+    (4, 5)
+    """
+    if isinstance(value, Picture):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        return read_image(value, max_pixels=max_pixels or MAX_PIXELS)
+    if hasattr(value, "getbands"):
+        return picture_from_pil(value)
+    if not hasattr(value, "__array__"):
+        raise InputError(
+            f"picture_from: `value` is a {type(value).__name__}, not an image. Pass an array, a PIL.Image or a path."
+        )
+    return _from_array(np.asarray(value))
+
+
 def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -> Any:
     """A picture as the type, and where its channels allow it the shape, of the image that was given.
 
@@ -68,8 +101,6 @@ def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -
     (4, 5)
     """
     if hasattr(given, "getbands"):
-        from glocal.files.images.pillow_formats import to_pil
-
         return to_pil(picture)
     array = with_alpha(picture.pixels, picture.alpha)
     if getattr(given, "ndim", 3) == 2 and array.shape[2] == 1:
@@ -104,3 +135,22 @@ def is_tensor(value: object) -> bool:
     """Whether a value is a torch tensor; asks without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _from_array(array: Array) -> Picture:
+    """Check a bare array and wrap it."""
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 2, 3, 4)) or 0 in array.shape:
+        raise InputError(
+            f"picture_from: the array has shape {array.shape}, not (h, w) or (h, w, 1 to 4). "
+            "Put the channels last and leave out batch axes."
+        )
+    if array.dtype == np.float16 or array.dtype == bool:
+        array = array.astype(np.float32)
+    if array.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
+        raise InputError(
+            f"picture_from: the array has type {array.dtype}. Convert it to uint8, uint16 or float in [0, 1]."
+        )
+    if array.dtype.kind == "f":
+        check_finite(array, "picture_from")
+    pixels, alpha = split_alpha(array)
+    return Picture(pixels=pixels, alpha=alpha)

@@ -39,7 +39,6 @@ class Picture:
         lossless: The file was coded without loss (matters for WebP, which has both).
         notes: What was changed while reading, in words for people ("palette converted to RGB").
         path: Where it was read.
-        kind: What `picture_from` was given: "file", "array" or "pil".
         text: Texts of a PNG file by keyword.
         iptc: The IPTC records, without what a format wraps around them.
         comments: The comments of a JPEG file.
@@ -59,7 +58,6 @@ class Picture:
     lossless: bool = True
     notes: tuple[str, ...] = ()
     path: Path | None = None
-    kind: str = "array"
     text: dict[str, str] = field(default_factory=dict)
     iptc: bytes | None = None
     comments: tuple[bytes, ...] = ()

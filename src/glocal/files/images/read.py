@@ -57,7 +57,7 @@ def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
         if not picture.lossless and not picture.notes:
             turn = exif.orientation(picture.exif)
             upright = replace(upright, stream=streams.remembered(data, upright, turn=turn))
-        return replace(upright, path=path, kind="file", sha256=hashlib.sha256(data).hexdigest())
+        return replace(upright, path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
 def image_size(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
