@@ -12,12 +12,12 @@ from collections.abc import Callable
 from threading import current_thread
 from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from glocal.kernels.cpu import match_windows
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.match_bounds import FEW, Vectors, shorten
 from glocal.kernels.cpu.match_cells import make_cells
 from glocal.kernels.cpu.match_scan import Limits, Patches, search
@@ -107,7 +107,7 @@ class _Patches:
         return torch.from_numpy(out)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _gather(flat: Array, at: Array, row: int, plane: int, channels: int, ph: int, pw: int, out: Array) -> None:
     for i in range(len(at)):
         place = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import Array
 from glocal.kernels.cpu.reuse import room
 from glocal.kernels.cpu.simd import constant
@@ -31,7 +31,7 @@ class Cells(NamedTuple):
     vectors: tuple[bool, ...]  # compile-time constant
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _select(keys: Array, order: Array, first: int, end: int, place: int) -> None:
     """Sort just so far that the entries before `place` are at most those after it."""
     low, high = first, end - 1
@@ -57,7 +57,7 @@ def _select(keys: Array, order: Array, first: int, end: int, place: int) -> None
             return
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _arrange(vectors: Array, order: Array, keys: Array) -> None:
     """Order the vectors so that each 64 of them lie close together."""
     n, dims = vectors.shape
@@ -87,7 +87,7 @@ def _arrange(vectors: Array, order: Array, keys: Array) -> None:
         depth += 2
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _fill(
     vectors: Array, order: Array, rows: Array, columns: Array, halves: Array, low: Array, high: Array, count: int
 ) -> None:

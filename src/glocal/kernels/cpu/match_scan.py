@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+from numba import extending
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.match_cells import Cells
 from glocal.kernels.cpu.neighbor_lists import Array
 from glocal.kernels.cpu.simd import lowest_bit, pair_distance
@@ -67,7 +68,7 @@ class Lists(NamedTuple):
     masks: Array
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _patch_distance(p: Any, i: int, j: int) -> np.float32:
     d2 = pair_distance(
         p.query, p.query_at[i], p.query_row, p.query_plane, p.source, p.source_at[j], p.source_row, p.source_plane,
@@ -82,7 +83,7 @@ def _patch_distance(p: Any, i: int, j: int) -> np.float32:
     return d2
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _row_distance(query: Array, source: Array, i: int, j: int) -> float:
     d2 = 0.0
     for column in range(query.shape[1]):
@@ -96,20 +97,20 @@ def _distance(data: Any, i: int, j: int) -> float:
     raise NotImplementedError  # compiled code alone calls it
 
 
-@numba.extending.overload(_distance, inline="never")
+@extending.overload(_distance, inline="never")
 def _choose(data, i, j):  # type: ignore[no-untyped-def]  # its signature must be that of the functions it returns
     if len(data) == 2:
         return lambda data, i, j: _row_distance(data[0], data[1], i, j)
     return lambda data, i, j: float(_patch_distance(Patches(*data), i, j))
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _limit(worst: float, limits: Limits) -> np.float32:
     root = math.sqrt(worst * limits.relative + limits.tiny) * limits.scale + limits.slack
     return np.float32(root * root * GROWN)
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _insert(d2: Array, index: Array, base: int, k: int, value: float, j: int) -> None:
     """Put a candidate that comes before the last into its place."""
     at = base + k - 1
@@ -119,7 +120,7 @@ def _insert(d2: Array, index: Array, base: int, k: int, value: float, j: int) ->
     d2[at], index[at] = value, j
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _box_distances(query: Cells, source: Cells, cell: int, out: Array) -> None:
     """Squared distances between the box of a cell and all boxes of the source."""
     out[:] = 0
@@ -131,7 +132,7 @@ def _box_distances(query: Cells, source: Cells, cell: int, out: Array) -> None:
             out[c] += gap * gap
 
 
-@numba.njit(nogil=True, cache=True, forceinline=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def _largest(values: Array) -> np.float32:
     largest = values[0]
     for value in values:
@@ -139,7 +140,7 @@ def _largest(values: Array) -> np.float32:
     return largest
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _start(query: Cells, source: Cells, cell: int, k: int, own: bool, limits: Limits, lists: Lists) -> None:
     """Empty the lists of a cell."""
     lists.d2[:], lists.found[:] = np.inf, LAST
@@ -156,7 +157,7 @@ def _start(query: Cells, source: Cells, cell: int, k: int, own: bool, limits: Li
                 lists.limit[lane] = -1.0
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _seed(
     data: Any, query: Cells, source: Cells, cell: int, boxes: Array, k: int, own: bool, limits: Limits,
     lists: Lists,
@@ -198,7 +199,7 @@ def _seed(
             lists.limit[lane] = _limit(worst, limits)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _visit(
     data: Any, query: Cells, source: Cells, cell: int, other: int, k: int, own: bool, limits: Limits,
     lists: Lists,
@@ -252,7 +253,7 @@ def _visit(
     return count * CELL, exact
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def search(
     data: tuple[Any, ...],
     query_fields: tuple[Any, ...],

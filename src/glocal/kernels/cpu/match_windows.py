@@ -13,11 +13,11 @@ from collections.abc import Callable
 from threading import current_thread
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import EMPTY, LAST, Array, Lists, empty_lists, insert
 from glocal.kernels.cpu.simd import (
     at_most_with,
@@ -65,7 +65,7 @@ class Window(NamedTuple):
     own: int  # 1 where the vertex itself comes first
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _comb(start: int, step: int) -> int:
     """Bit l: `start + l` is a multiple of `step`, 32 bits."""
     bits = 0
@@ -75,7 +75,7 @@ def _comb(start: int, step: int) -> int:
     return bits
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _try_frame(
     signals: Signals, window: Window, lists: Lists, y0: int, x0: int, height: int, width: int, here: int, there: int,
     combs: Array, d2: Array, inputs: tuple[bool, ...],
@@ -120,7 +120,7 @@ def _try_frame(
                     insert(keys, worst, last, k, size, groups, p + lane, key)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _write(
     signals: Signals, window: Window, lists: Lists, y0: int, x0: int, height: int, width: int, here: int, neighbors: Array,
     distances: Array,
@@ -145,7 +145,7 @@ def _write(
                 distances[vertex, window.own + j] = bits_float(key >> 32)
 
 
-@numba.njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True)
 def _search(
     signal_fields: tuple[Any, ...], window_fields: tuple[Any, ...], list_fields: tuple[Any, ...], here: int, y0: int,
     x: int, combs: Array, d2: Array, neighbors: Array, distances: Array, inputs: tuple[bool, ...],

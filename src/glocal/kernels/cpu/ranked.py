@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
 from glocal.kernels import reference_ranked
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.threads import share
 
 _BLOCK = 1 << 14  # vertices at a time: 16 MiB of differences for 8 neighbours and 32 channels

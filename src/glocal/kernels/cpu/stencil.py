@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.convolve import fill
 from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, VECTOR_BYTES, Code, product
 

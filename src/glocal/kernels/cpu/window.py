@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.threads import share
 from glocal.kernels.portable_window import tile_axis
 
