@@ -24,6 +24,17 @@ def test_an_unknown_or_impossible_backend_is_refused(monkeypatch):
         select.pick("knn", "cpu")
 
 
+def test_explain_names_what_keeps_each_earlier_backend_from_running(monkeypatch):
+    rows = {operation: (backend, why) for operation, backend, why in select.explain("cpu")}
+    assert rows["graph_conv"] == ("cpu", "cuda: the tensors lie on cpu")
+    assert rows["knn"] == ("portable", "cuda: the tensors lie on cpu; cpu: does not have this operation")
+    monkeypatch.setenv("GLOCAL_BACKEND", "reference")
+    rows = {operation: (backend, why) for operation, backend, why in select.explain("cpu")}
+    backend, why = rows["graph_conv"]
+    assert backend == "reference"
+    assert "cpu: GLOCAL_BACKEND is 'reference'" in why
+
+
 def test_without_numba_everything_still_runs(monkeypatch):
     monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
     select._pick.cache_clear()

@@ -127,11 +127,13 @@ def chosen(operation: str, device: torch.device | str) -> Backend:
 
 def explain(device: torch.device | str = "cpu") -> list[tuple[str, str, str]]:
     """List `(operation, backend, why the earlier ones do not run it)` for `device`."""
-    rows = []
+    rows, wanted = [], os.environ.get("GLOCAL_BACKEND", "")
     for operation in OPERATIONS:
-        name = chosen(operation, device).name
-        reasons = [f"{b.name}: {why}" for b in BACKENDS if (why := _why_not(b, operation, torch.device(device)))]
-        rows.append((operation, name, "; ".join(reasons)))
+        backend = chosen(operation, device)
+        earlier = BACKENDS[: BACKENDS.index(backend)]
+        forced = f"GLOCAL_BACKEND is {wanted!r}"
+        reasons = [f"{b.name}: {_why_not(b, operation, torch.device(device)) or forced}" for b in earlier]
+        rows.append((operation, backend.name, "; ".join(reasons)))
     return rows
 
 
