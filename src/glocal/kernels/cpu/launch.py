@@ -151,7 +151,9 @@ def backward(
     if not together:
         sums = _large_filter_sums(x, neighbors, weights, packed, g, size)
     gx = gw = gf = None
-    if copies:
+    if copies and pieces == 1 and offsets[-1] == s * c:  # one copy that holds every source is the sum
+        gx = torch.from_numpy(parts).view(b, s, c)
+    elif copies:
         gx = torch.empty_like(x, memory_format=torch.contiguous_format)
         _add_spans(parts, lows, offsets, gx.view(b, -1).numpy(), c)
     elif needs_x:
@@ -159,7 +161,8 @@ def backward(
     if needs_weights:
         gw = torch.from_numpy(_total(edge) if b > 1 else edge).view(n, d)
     if needs_filters:
-        gf = torch.from_numpy(convolve.unpack(_total(sums), d * c, m)).view(d, c, m)
+        total = sums[0] if len(sums) == 1 else _total(sums)
+        gf = torch.from_numpy(convolve.unpack(total, d * c, m)).view(d, c, m)
     return gx, gw, gf
 
 
