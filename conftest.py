@@ -13,5 +13,6 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+collect_ignore_glob = ["docs/*.py"]  # they belong to the documentation site, whose libraries tests do not need
 if importlib.util.find_spec("triton") is None:  # as on systems for which there is none; the tests say so when skipped
-    collect_ignore_glob = ["src/glocal/kernels/cuda/*.py"]
+    collect_ignore_glob += ["src/glocal/kernels/cuda/*.py"]
