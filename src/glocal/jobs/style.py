@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,8 +17,6 @@ from glocal.progress import Callback, Progress
 if TYPE_CHECKING:
     from glocal.apps.style.transfer import StyleResult
 
-_PREVIEW_SECONDS = 2.0
-_CHECKPOINT_SECONDS = 30.0
 _HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
 
 
@@ -111,7 +107,7 @@ class StyleJob(Job):
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> StyleResult:
         """One photo, with previews and checkpoints if it goes to a file."""
-        from glocal.apps.style.checkpoint import checkpoint_path, load_checkpoint
+        from glocal.apps.style.checkpoint import Keeper, checkpoint_path, load_checkpoint
         from glocal.apps.style.transfer import StyleSources, stylize
 
         files = self.files
@@ -123,7 +119,7 @@ class StyleJob(Job):
             inputs.say(f"{files.mask}: scaled from {w} x {h} to {width} x {height}, the photo's size")
         beside = checkpoint_path(inputs.target) if inputs.target is not None else None
         point = load_checkpoint(beside, recipe) if files.resume and beside is not None else None
-        keeper = _Keeper(files.preview, beside if files.checkpoints else None, recipe, inputs)
+        keeper = Keeper(recipe, files.preview, beside if files.checkpoints else None, inputs.say)
         with stop_on_interrupt(inputs.say) as stopping:
 
             def told(now: Progress) -> bool:
@@ -181,61 +177,3 @@ class StyleJob(Job):
                 raise ArgumentError(f"--regions: `{text}` names no pair. Write it like sky.png=painted_sky.png.")
             pairs.append((mine, theirs))
         return pairs
-
-
-class _Keeper:
-    """Writes previews and checkpoints now and then while a run goes on.
-
-    A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on.
-    """
-
-    def __init__(self, preview: str | None, checkpoint: Any, recipe: dict[str, Any], inputs: Inputs) -> None:
-        self.preview, self.checkpoint, self.recipe, self.inputs = preview, checkpoint, recipe, inputs
-        self.previews, self.checkpoints = _Every(_PREVIEW_SECONDS), _Every(_CHECKPOINT_SECONDS)
-
-    def keep(self, now: Progress, *, stopping: bool) -> None:
-        """Write what is due."""
-        if self.preview and now.image is not None and self.previews.due():
-            _write_preview(self.preview, now)
-        if self.checkpoint is not None and now.snapshot is not None and (self.checkpoints.due() or stopping):
-            from glocal.apps.style.checkpoint import save_checkpoint
-            from glocal.errors import OutputError
-
-            try:
-                with self.checkpoints.rarely():
-                    save_checkpoint(self.checkpoint, now.snapshot(), self.recipe)
-            except (OutputError, OSError) as error:
-                self.checkpoint = None
-                self.inputs.say(f"no checkpoint is kept: {error} The run goes on; --no-checkpoints turns them off.")
-
-
-def _write_preview(path: str, now: Progress) -> None:
-    from glocal.color_space import rgb_from_lab
-    from glocal.files.images.picture import Picture, to_depth
-    from glocal.files.images.write import write_image
-
-    rgb = rgb_from_lab(now.image).clamp(0, 1).float().cpu().numpy()
-    write_image(path, Picture(to_depth(rgb, "8")), overwrite=True)
-
-
-class _Every:
-    """True at most once in so many seconds, and less often if what is done then takes long."""
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
-        self.last = 0.0
-
-    def due(self) -> bool:
-        """Whether it is time again."""
-        now = time.monotonic()
-        if now - self.last < self.seconds:
-            return False
-        self.last = now
-        return True
-
-    @contextlib.contextmanager
-    def rarely(self) -> Iterator[None]:
-        """Time a block, so that it takes a twentieth of the time at most."""
-        began = time.monotonic()
-        yield
-        self.seconds = max(self.seconds, 20 * (time.monotonic() - began))

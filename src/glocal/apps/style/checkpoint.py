@@ -1,17 +1,26 @@
-"""Checkpoints of a run as files, so that it can go on after an interruption."""
+"""What a run leaves as files while it goes on: checkpoints, from which it can be continued, and previews."""
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from glocal.apps.style.solve import HISTORY, Checkpoint
 from glocal.atomic import write_whole
+from glocal.color_space import rgb_from_lab
 from glocal.errors import InputError, OutputError
+from glocal.files.images.picture import Picture, to_depth
+from glocal.files.images.write import write_image
+from glocal.progress import Progress
 
 _FORMAT = "glocal-style-checkpoint-2"
+_PREVIEW_SECONDS = 2.0
+_CHECKPOINT_SECONDS = 30.0
 
 _EXACT = ("z", "factors", "pairs", "fresh", "rows", "dots")
 
@@ -101,3 +110,41 @@ def _check_exact(exact: dict[str, Any], size: int) -> None:
 def _key(recipe: dict[str, Any]) -> str:
     kept = {name: recipe[name] for name in ("options", "arguments", "inputs")}
     return json.dumps(kept, sort_keys=True, default=str)
+
+
+class Keeper:
+    """Writes previews and checkpoints now and then while a run goes on.
+
+    A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on. Each kind of file
+    takes a twentieth of the time at most.
+    """
+
+    def __init__(
+        self, recipe: dict[str, Any], preview: str | None, checkpoint: Path | None, say: Callable[[str], None]
+    ) -> None:
+        self.recipe, self.preview, self.checkpoint, self.say = recipe, preview, checkpoint, say
+        self._next = {"preview": 0.0, "checkpoint": 0.0}
+
+    def keep(self, now: Progress, *, stopping: bool) -> None:
+        """Write what is due; a checkpoint also when the run is about to stop."""
+        if self.preview is not None and now.image is not None and self._due("preview"):
+            with self._timed("preview", _PREVIEW_SECONDS):
+                rgb = rgb_from_lab(now.image).clamp(0, 1).float().cpu().numpy()
+                write_image(self.preview, Picture(to_depth(rgb, "8")), overwrite=True)
+        if self.checkpoint is not None and now.snapshot is not None and (stopping or self._due("checkpoint")):
+            try:
+                with self._timed("checkpoint", _CHECKPOINT_SECONDS):
+                    save_checkpoint(self.checkpoint, now.snapshot(), self.recipe)
+            except (OutputError, OSError) as error:
+                self.checkpoint = None
+                self.say(f"no checkpoint is kept: {error} The run goes on; --no-checkpoints turns them off.")
+
+    def _due(self, name: str) -> bool:
+        return time.monotonic() >= self._next[name]
+
+    @contextmanager
+    def _timed(self, name: str, seconds: float) -> Iterator[None]:
+        """Put off the next file: by `seconds`, or by more if this one takes long."""
+        began = time.monotonic()
+        yield
+        self._next[name] = began + max(seconds, 20 * (time.monotonic() - began))
