@@ -3,8 +3,8 @@
 The floor of a row is the larger of two times: the fewest bytes that must be moved, at the measured speed of a copy, and
 the operations, at the measured rate of a large matrix product. The note of a row says how far above it we are.
 
-A layer is small work for a GPU, and what the host does for a call can take longer. So layers, ours and the peers', are
-recorded as CUDA graphs and replayed, as a training step would be; the note says what single calls take.
+A layer is small work for a GPU, and what the host does for a call can take longer. So layers have two rows: single calls
+from Python, which the aims are about, and the same work recorded as a CUDA graph and replayed, ours and the peers'.
 """
 
 from __future__ import annotations
@@ -210,14 +210,19 @@ def _rows(
     *,
     replayed: bool = False,
 ) -> list[Row]:
-    single = _seconds(works, repeats, device)
-    times, note = single, ""
+    missing = {GEOMETRIC: "not installed: pip install torch_geometric"}
+
+    def lines(name: str, chosen: Mapping[str, Callable[[], Any]], aims: dict[str, float | None]) -> list[Row]:
+        times = _seconds(chosen, repeats, device)
+        share = times["ours"].seconds / floor[0]
+        note = f"floor {floor[0] * 1e3:.3g} ms ({floor[1]}), we take {share:.1f} times that"
+        return rows(name, times, aims, missing, note)
+
+    found = lines(work + (", single calls" if replayed else ""), works, targets)
     if replayed and torch.device(device).type == "cuda":
-        times = _seconds({name: _recorded(each) for name, each in works.items()}, repeats, device)
-        note = "; single calls: " + ", ".join(f"{name} {t.seconds * 1e3:.3g} ms" for name, t in single.items())
-    share = times["ours"].seconds / floor[0]
-    note = f"floor {floor[0] * 1e3:.3g} ms ({floor[1]}), we take {share:.1f} times that{note}"
-    return rows(work, times, targets, {GEOMETRIC: "not installed: pip install torch_geometric"}, note)
+        recorded = {name: _recorded(each) for name, each in works.items()}
+        found += lines(f"{work}, replayed", recorded, dict.fromkeys(targets))
+    return found
 
 
 def _recorded(work: Callable[[], Any]) -> Callable[[], Any]:
