@@ -46,15 +46,16 @@ def levels(*shape, high=256):
     return RNG.integers(0, high, shape)
 
 
+# Few numbers of channels: the CPU compiles its kernels for each.
 PAIRS = {
-    "random": (levels(9, 11, 3), levels(13, 8, 3)),
-    "gray": (levels(16, 7, 1), levels(5, 30, 1)),
-    "ties": (levels(12, 9, 1, high=2), levels(9, 12, 1, high=2)),
+    "random": (levels(9, 11, 2), levels(13, 8, 2)),
+    "ties": (levels(12, 9, 2, high=2), levels(9, 12, 2, high=2)),
     "constant": (np.full((6, 7, 2), 3), np.full((7, 9, 2), 3)),
     "periodic": (np.tile(levels(4, 3, 2), (3, 4, 1)), np.tile(levels(4, 3, 2), (4, 3, 1))),
-    "natural": (PHOTO[100:123, 200:219], PHOTO[120:139, 190:213]),
-    "row": (levels(1, 60, 3), levels(1, 45, 3)),
-    "column": (levels(60, 1, 1), levels(45, 1, 1)),
+    "flat source": (levels(9, 11, 2), np.full((9, 9, 2), 3)),
+    "natural": (PHOTO[100:123, 200:219, :2], PHOTO[120:139, 190:213, :2]),
+    "row": (levels(1, 60, 2), levels(1, 45, 2)),
+    "column": (levels(60, 1, 2), levels(45, 1, 2)),
     "line": (levels(70, 2), levels(90, 2)),
     "video": (levels(3, 6, 7, 2), levels(4, 5, 8, 2)),
     "one frame": (levels(1, 6, 7, 2), levels(4, 5, 8, 2)),
@@ -75,16 +76,16 @@ def check(signal, source, k, **options):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", PAIRS)
-@pytest.mark.parametrize(("k", "patch"), [(1, 3), (30, 5)])
-def test_two_signals(name, k, patch, backend, monkeypatch):
+@pytest.mark.parametrize("k", [1, 30])
+def test_two_signals(name, k, backend, monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", backend)
     signal, source = PAIRS[name]
-    g = check(signal, source, k, patch=patch)
+    g = check(signal, source, k)
     assert g.num_sources == source[..., 0].size
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("shape", [(9, 11, 3), (1, 40, 2), (40, 1, 2), (60, 1), (3, 6, 7, 2), (4, 1, 9, 1)])
+@pytest.mark.parametrize("shape", [(9, 11, 2), (1, 40, 2), (40, 1, 2), (60, 2), (3, 6, 7, 2), (4, 1, 9, 2)])
 @pytest.mark.parametrize(
     "options",
     [
@@ -105,9 +106,9 @@ def test_places_windows_and_strides(shape, options, alone, backend, monkeypatch)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_axis_may_have_its_own_sizes(backend, monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", backend)
-    video, other = levels(4, 9, 10, 1), levels(4, 9, 10, 1)
+    video, other = levels(4, 9, 10, 2), levels(4, 9, 10, 2)
     check(video, other, 5, patch=(1, 3, 5), radius=(1, 2, 4), coords=0.5)
-    check(video, None, 5, patch=(3, 1, 3), radius=(2, 0, 3))
+    check(video, None, 5, patch=(1, 3, 5), radius=(2, 0, 3))
     check(video, other, 4, patch=(1, 3, 3), stride=(1, 2, 3), source_stride=(2, 1, 2))
     check(video[0], None, 4, radius=(1, 3))
 

@@ -29,7 +29,9 @@ def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
     from glocal import samples
     from glocal.bench import graph as bench
+    from glocal.color_space import lab_from_rgb
     from glocal.files.audio.audio_file import open_audio
+    from glocal.paper.squares import photo
 
     side, small = (48, 32) if options.quick else (256, 128)
     gray = _lab(output, small)[..., :1] / 100
@@ -38,7 +40,8 @@ def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
         signal = torch.as_tensor(sound.read(), dtype=torch.float32).reshape(-1)[: 1000 if options.quick else 16000]
     noisy = gray + 0.07 * torch.randn(gray.shape, generator=noise)
     speech = signal / signal.abs().max() + 0.12 * torch.randn(signal.shape, generator=noise)
-    _finish("graph", bench.run(_lab(output, side), noisy, speech, options), output, run)
+    painting = lab_from_rgb(torch.tensor(photo("van_gogh_auvers", side)).float() / 255)
+    _finish("graph", bench.run(_lab(output, side), noisy, speech, painting, options), output, run)
 
 
 def conv(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:

@@ -19,7 +19,8 @@ from torch import Tensor
 from glocal.kernels.cpu import match_windows
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.match_bounds import FEW, Vectors, shorten
-from glocal.kernels.cpu.match_cells import make_cells
+from glocal.kernels.cpu.match_cells import Cells, make_cells
+from glocal.kernels.cpu.match_copies import Some, distinct
 from glocal.kernels.cpu.match_scan import Limits, Patches, search
 from glocal.kernels.cpu.neighbor_lists import Array, rounding
 from glocal.kernels.cpu.simd import constant
@@ -125,16 +126,23 @@ def _search(
     """Search with short vectors of the right length. `cost` is that of a distance, in steps of 16 numbers."""
     neighbors = torch.empty(distances.shape, dtype=torch.int32)
     results = neighbors.numpy(), distances.numpy()
+    names = distinct(source, k)
+    if len(names) < source.count:
+        source = Some(source, names)
+    everyone = np.arange(query.count)
     directions = min(DIRECTIONS, query.length) if query.length > FEW else query.length
     while True:
         short = shorten(query, source, directions)
-        made: dict[int, Any] = {}
+        sides = [(short.query, short.longer_query, everyone)]
+        if source is not query:
+            sides.append((short.source, short.longer_source, names))
+        made: dict[int, Cells] = {}
 
-        def make(side: int, short: Any = short, made: dict[int, Any] = made) -> None:
-            made[side] = make_cells(short[side], short[2 + side])
+        def make(side: int, sides: Any = sides, made: dict[int, Cells] = made) -> None:
+            made[side] = make_cells(*sides[side])
 
-        share(1 if source is query else 2, make)
-        here, there = made[0], made.get(1, made[0])
+        share(len(sides), make)
+        here, there = made[0], made[len(sides) - 1]
         margin = (here.dims + 8) * 2.0**-22
         known = limits._replace(scale=short.scale, slack=short.slack, margin=margin)
         shared = data, tuple(here), tuple(there), tuple(known), k, own

@@ -107,8 +107,10 @@ def _fill(
         halves[place] = total / 2 if place < n else np.nan
 
 
-def make_cells(vectors: Array, longer: Array) -> Cells:
+def make_cells(vectors: Array, longer: Array, names: Array) -> Cells:
     """Put vectors (n, dims) float32 into cells, and longer ones (n, a multiple of 16 or 0) along with them.
+
+    `names` are the numbers that `order` gives them.
 
     Cost: O(n dims log n) time, O(n dims) memory.
     """
@@ -123,6 +125,7 @@ def make_cells(vectors: Array, longer: Array) -> Cells:
     _fill(vectors, order, rows, columns, halves, low, high, count)
     boxes = np.concatenate([low.reshape(dims, count), high.reshape(dims, count)]).T.flatten()
     more = longer[order.clip(min=0)].reshape(-1)
+    order[:n] = names[order[:n]]
     return Cells(
         count, dims, order, rows, columns, halves, low, high, boxes, float(halves[:n].max()), more,
         constant(longer.shape[1] // FLOATS),

@@ -23,6 +23,7 @@ from glocal.kernels.cpu.simd_products import CELL, GROUP, box_mask, less_product
 SEEDED = 4  # near cells where a first few candidates are taken from
 MOST_SEEDS = 64  # neighbours up to which that pays
 GROWN = 1.00002  # more than the sums of a bound grow by rounding
+PAIRS = CELL + CELL * CELL  # distances that may be in doubt at a time
 LAST = 0x7FFFFFFF  # comes after every index
 
 
@@ -66,42 +67,50 @@ class Lists(NamedTuple):
     places: Array
     least: Array
     masks: Array
+    ends: Array  # pairs whose distances are needed
+    doubt: Array  # the lanes of their first ends
+    values: Array  # their distances
 
 
-@njit(nogil=True, cache=True, forceinline=True)
-def _patch_distance(p: Any, i: int, j: int) -> np.float32:
-    d2 = pair_distance(
-        p.query, p.query_at[i], p.query_row, p.query_plane, p.source, p.source_at[j], p.source_row, p.source_plane,
-        p.channels, p.ph, p.pw,
-    )  # fmt: skip
-    if p.factor > 0:
-        steps = 0
-        for axis in range(3):
-            step = p.query_places[i, axis] - p.source_places[j, axis]
-            steps += step * step
-        d2 += p.factor * np.float32(steps)
-    return d2
+@njit(nogil=True, cache=True)
+def _patch_distances(p: Patches, ends: Array, number: int, out: Array) -> None:
+    left, right, left_at, right_at = p.query, p.source, p.query_at, p.source_at
+    row, plane, other_row, other_plane = p.query_row, p.query_plane, p.source_row, p.source_plane
+    for pair in range(number):
+        i, j = ends[2 * pair], ends[2 * pair + 1]
+        d2 = pair_distance(
+            left, left_at[i], row, plane, right, right_at[j], other_row, other_plane, p.channels, p.ph, p.pw
+        )
+        if p.factor > 0:
+            steps = 0
+            for axis in range(3):
+                step = p.query_places[i, axis] - p.source_places[j, axis]
+                steps += step * step
+            d2 += p.factor * np.float32(steps)
+        out[pair] = d2
 
 
-@njit(nogil=True, cache=True, forceinline=True)
-def _row_distance(query: Array, source: Array, i: int, j: int) -> float:
-    d2 = 0.0
-    for column in range(query.shape[1]):
-        step = np.float64(source[j, column]) - np.float64(query[i, column])
-        d2 += step * step
-    return d2
+@njit(nogil=True, cache=True)
+def _row_distances(query: Array, source: Array, ends: Array, number: int, out: Array) -> None:
+    for pair in range(number):
+        i, j = ends[2 * pair], ends[2 * pair + 1]
+        d2 = 0.0
+        for column in range(query.shape[1]):
+            step = np.float64(source[j, column]) - np.float64(query[i, column])
+            d2 += step * step
+        out[pair] = d2
 
 
-def _distance(data: Any, i: int, j: int) -> float:
-    """The squared distance of the definition: `data` are the fields of `Patches`, or two matrices."""
+def _distances(data: Any, ends: Array, number: int, out: Array) -> None:
+    """The squared distances of the definition for pairs of ends: `data` are the fields of `Patches`, or two matrices."""
     raise NotImplementedError  # compiled code alone calls it
 
 
-@extending.overload(_distance, inline="never")
-def _choose(data, i, j):  # type: ignore[no-untyped-def]  # its signature must be that of the functions it returns
+@extending.overload(_distances)
+def _choose(data, ends, number, out):  # type: ignore[no-untyped-def]  # the signature of the functions that it returns
     if len(data) == 2:
-        return lambda data, i, j: _row_distance(data[0], data[1], i, j)
-    return lambda data, i, j: float(_patch_distance(Patches(*data), i, j))
+        return lambda data, ends, number, out: _row_distances(data[0], data[1], ends, number, out)
+    return lambda data, ends, number, out: _patch_distances(Patches(*data), ends, number, out)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -193,64 +202,85 @@ def _seed(
                         place -= 1
                     best[place], who[place] = far[at], j
         if best[wanted - 1] < np.inf:
-            worst = 0.0
             for at in range(wanted):
-                worst = max(worst, _distance(data, i, who[at]))
-            lists.limit[lane] = _limit(worst, limits)
+                lists.ends[2 * at], lists.ends[2 * at + 1] = i, who[at]
+            _distances(data, lists.ends, wanted, lists.values)
+            lists.limit[lane] = _limit(lists.values[:wanted].max(), limits)
 
 
 @njit(nogil=True, cache=True)
-def _visit(
-    data: Any, query: Cells, source: Cells, cell: int, other: int, k: int, own: bool, limits: Limits,
+def _settle(data: Any, k: int, pairs: int, limits: Limits, lists: Lists) -> None:
+    """Compute the distances that are in doubt, and insert those that are near enough."""
+    d2, found, limit = lists.d2, lists.found, lists.limit
+    ends, doubt, values = lists.ends, lists.doubt, lists.values
+    _distances(data, ends, pairs, values)
+    for at in range(pairs):
+        lane, j, value = doubt[at], ends[2 * at + 1], values[at]
+        base = lane * k
+        last = d2[base + k - 1]
+        if value < last or (value == last and j < found[base + k - 1]):
+            _insert(d2, found, base, k, value, j)
+            limit[lane] = min(limit[lane], _limit(d2[base + k - 1], limits))
+
+
+@njit(nogil=True, cache=True)
+def _scan(
+    data: Any, query: Cells, source: Cells, cell: int, cells: Array, boxes: Array, k: int, own: bool, limits: Limits,
     lists: Lists,
 ) -> tuple[int, int]:  # fmt: skip
-    """Let the vectors of a cell look into another cell. Returns how many bounds and distances that took."""
-    d2, found, limit, half, lanes, places, least, masks = lists
-    more = query.vectors
-    dims, near = (
-        query.dims,
-        box_mask(query.columns, cell * query.dims * CELL, source.boxes, other * 2 * query.dims, query.dims, limit, 0),
-    )
-    count, exact = 0, 0
-    while near != 0:
-        lane = lowest_bit(near)
-        near &= near - 1
-        lanes[count], places[count], least[count] = lane, (cell * CELL + lane) * dims, half[lane] - limit[lane] / 2
-        count += 1
-    for at in range(count, (count + GROUP - 1) // GROUP * GROUP):
-        places[at], least[at] = places[count - 1], np.inf
-    for at in range(0, count, GROUP):
-        product_masks(
-            query.rows, places, at, source.columns, other * dims * CELL, dims, source.halves, other * CELL, least, masks
-        )
-    for at in range(count):
-        hits = masks[at]
-        if hits == 0:
-            continue
-        lane = lanes[at]
-        i, base = query.order[cell * CELL + lane], lane * k
-        last = d2[base + k - 1]
-        while hits != 0:
-            place = other * CELL + lowest_bit(hits)
-            j = source.order[place]
-            hits &= hits - 1
-            if own and i == j:
+    """Let the vectors of a cell look into other `cells`, nearest first. Returns how many bounds and distances that took."""
+    limit, half, lanes, places, least, masks = (
+        lists.limit, lists.half, lists.lanes, lists.places, lists.least, lists.masks
+    )  # fmt: skip
+    ends, doubt, more, dims, order = lists.ends, lists.doubt, query.vectors, query.dims, query.order
+    length, start = FLOATS * len(more), cell * CELL
+    bounds, exact, pairs = 0, 0, 0
+    for other in cells:
+        if pairs >= CELL:
+            _settle(data, k, pairs, limits, lists)
+            exact, pairs = exact + pairs, 0
+            if boxes[other] > _largest(limit):
+                break
+        near = box_mask(query.columns, start * dims, source.boxes, other * 2 * dims, dims, limit, 0)
+        count = 0
+        while near != 0:
+            lane = lowest_bit(near)
+            near &= near - 1
+            lanes[count], places[count], least[count] = lane, (start + lane) * dims, half[lane] - limit[lane] / 2
+            count += 1
+        for at in range(count, (count + GROUP - 1) // GROUP * GROUP):
+            places[at], least[at] = places[count - 1], np.inf
+        for at in range(0, count, GROUP):
+            product_masks(
+                query.rows,
+                places,
+                at,
+                source.columns,
+                other * dims * CELL,
+                dims,
+                source.halves,
+                other * CELL,
+                least,
+                masks,
+            )
+        bounds += count * CELL
+        for at in range(count):
+            hits = masks[at]
+            if hits == 0:
                 continue
-            if (
-                len(more) > 0
-                and row_gap(
-                    query.more, (cell * CELL + lane) * FLOATS * len(more), source.more, place * FLOATS * len(more), more
-                )
-                > limit[lane]
-            ):
-                continue
-            exact += 1
-            value = _distance(data, i, j)
-            if value < last or (value == last and j < found[base + k - 1]):
-                _insert(d2, found, base, k, value, j)
-                last = d2[base + k - 1]
-                limit[lane] = min(limit[lane], _limit(last, limits))
-    return count * CELL, exact
+            lane = lanes[at]
+            i = order[start + lane]
+            while hits != 0:
+                place = other * CELL + lowest_bit(hits)
+                hits &= hits - 1
+                j = source.order[place]
+                if row_gap(query.more, (start + lane) * length, source.more, place * length, more) > limit[lane]:
+                    continue  # without longer vectors the gap is 0
+                if not (own and i == j):
+                    ends[2 * pairs], ends[2 * pairs + 1], doubt[pairs] = i, j, lane
+                    pairs += 1
+    _settle(data, k, pairs, limits, lists)
+    return bounds, exact + pairs
 
 
 @njit(nogil=True, cache=True)
@@ -269,14 +299,15 @@ def search(
 ) -> tuple[int, int]:
     """Search for the vectors of the cells `first, first + step, ...` before `end`.
 
-    `data` is what `_distance` needs. Returns how many bounds and how many distances were computed. Called from Python
+    `data` is what `_distances` needs. Returns how many bounds and how many distances were computed. Called from Python
     with plain tuples, whose types Numba recognises a hundred times faster than those of named ones.
     """
     query, source, limits = Cells(*query_fields), Cells(*source_fields), Limits(*limit_fields)
     lists = Lists(
         np.empty(CELL * k, np.float64), np.empty(CELL * k, np.int64), np.empty(CELL, np.float32), np.empty(CELL, np.float32),
         np.empty(CELL, np.int64), np.empty(CELL + GROUP, np.int64), np.empty(CELL + GROUP, np.float32),
-        np.empty(CELL + GROUP, np.int64),
+        np.empty(CELL + GROUP, np.int64), np.empty(2 * PAIRS, np.int64), np.empty(PAIRS, np.int64),
+        np.empty(PAIRS, np.float64),
     )  # fmt: skip
     boxes = np.empty(source.number, np.float32)
     bounds, exact = 0, 0
@@ -285,17 +316,10 @@ def search(
         _box_distances(query, source, cell, boxes)
         if k <= MOST_SEEDS:
             _seed(data, query, source, cell, boxes, k, own, limits, lists)
-        farthest = _largest(lists.limit)
-        left = np.nonzero(boxes <= farthest)[0]
-        order = np.argsort(boxes[left])
-        for at in range(len(order)):
-            other = left[order[at]]
-            if at % 4 == 0:
-                farthest = _largest(lists.limit)
-            if boxes[other] > farthest:
-                break
-            counts = _visit(data, query, source, cell, other, k, own, limits, lists)
-            bounds, exact = bounds + counts[0], exact + counts[1]
+        near = np.nonzero(boxes <= _largest(lists.limit))[0]
+        near = near[np.argsort(boxes[near])]
+        counts = _scan(data, query, source, cell, near, boxes, k, own, limits, lists)
+        bounds, exact = bounds + counts[0], exact + counts[1]
         for lane in range(CELL):
             i = query.order[cell * CELL + lane]
             if i >= 0:
