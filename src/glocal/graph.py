@@ -1,4 +1,4 @@
-"""`Graph`: where a signal lives. A frozen set of tensors and its invariants; builders live in `glocal.graphs`."""
+"""`Graph`: the structure on which a signal is defined. The functions that build graphs are in `glocal.graphs`."""
 
 from __future__ import annotations
 
@@ -26,32 +26,37 @@ class Graph:
     The column order is the paper's pseudo-coordinate `u(i, j)`: tap `l` of a filter always meets column `l`.
     Vertices with fewer edges are completed with edges of weight 0.
 
-    A graph is immutable and shares the tensors that it is made of. If `neighbors` is written to later, the next layer
-    checks it again, so that an index out of range is always an error. (Writes through NumPy or `.data` are not noticed.)
-    A graph is also a pytree: `torch.compile`, `torch.export` and `torch.utils._pytree` take it as an argument.
+    A graph is immutable and shares the tensors that it is made of. If `neighbors` is changed in place later, the next
+    layer checks it again, so that an index out of range is always an error. (Changes through NumPy or `.data` are not
+    detected.) A graph is also a pytree: `torch.compile`, `torch.export` and `torch.utils._pytree` accept it as an
+    argument.
 
-    The graph of a grid knows its rule, `lattice`, and stores nothing else: its neighbours, and the weights of the
-    boundary "zero", are computed when they are first read. Layers do not read them.
+    The graph of a grid stores only its rule, `lattice`. Its neighbours, and the weights of the boundary "zero", are
+    computed when they are first read. Layers do not read them.
 
     Parameters
     ----------
     neighbors : Tensor, (n, d) integer
         `neighbors[i, l]` is the vertex that column `l` of vertex `i` points to. Kept as int32.
     weights : Tensor, (n, d) float, or None
-        The factors `g(w_i, j_l)` of equation 5, finite and not negative; None means 1 everywhere.
+        The factors `g(w_i, j_l)` of equation 5. They are finite and not negative. None means 1 everywhere.
     distances : Tensor, (n, d) float, or None
         The Euclidean distances between the feature vectors the graph was built from.
     num_sources : int, optional
-        The number `m` of vertices that edges may point to, where they belong to another signal: layers then take a
-        signal (m, c) and return one of n rows. By default the graph joins a signal to itself: m = n.
+        The number `m` of vertices of another signal, if the edges point to another signal. Layers then take a signal
+        (m, c) and return a signal with n rows. By default the graph joins a signal to itself: m = n.
 
     Raises
     ------
     ArgumentError, DeviceError
         If an index is out of range, a shape is wrong, a weight is negative or not finite, or devices are mixed.
 
-    Checking costs O(n d), once.
+    Notes
+    -----
+    The check costs O(n d), once.
 
+    Examples
+    --------
     >>> import torch
     >>> g = Graph(torch.tensor([[0, 1], [1, 0]]))
     >>> g
@@ -61,16 +66,16 @@ class Graph:
     """
 
     neighbors: Tensor
-    weights: Tensor | None = field(default_factory=lambda: None)  # no class attribute, which would hide __getattr__
+    weights: Tensor | None = field(default_factory=lambda: None)  # a class attribute would hide __getattr__
     distances: Tensor | None = None
     num_sources: int = None  # type: ignore[assignment]  # replaced by n
     lattice: Lattice | None = field(default=None, init=False)
-    """The rule that the neighbours follow, where they follow one."""
+    """The rule of the neighbours, for the graph of a grid; otherwise None."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_sources", _checked_sources(self.neighbors, self.num_sources))
         if not torch.compiler.is_compiling():
-            check_range(self.neighbors, self.num_sources)  # before int32 cuts large numbers off
+            check_range(self.neighbors, self.num_sources)  # before the conversion to int32 truncates large numbers
         object.__setattr__(self, "neighbors", self.neighbors.to(torch.int32).contiguous())
         for name in ("weights", "distances"):
             if getattr(self, name) is not None:
@@ -78,7 +83,7 @@ class Graph:
 
     @classmethod
     def from_lattice(cls, lattice: Lattice, device: torch.device | str = "cpu") -> Graph:
-        """Return the graph of a lattice. Cost: O(1), since it stores the rule only."""
+        """Return the graph of a lattice. Cost: O(1), because only the rule is stored."""
         graph = object.__new__(cls)
         graph.__dict__.update(distances=None, lattice=lattice, _device=torch.empty(0, device=device).device)
         graph.__dict__["num_sources"] = lattice.num_vertices
@@ -87,7 +92,7 @@ class Graph:
         return graph
 
     def __getattr__(self, name: str) -> Any:
-        """Compute the neighbours or the weights of a lattice, which are not stored before they are read."""
+        """Compute the neighbours or the weights of a lattice when they are first read."""
         lattice = self.__dict__.get("lattice")
         if lattice is None or name not in ("neighbors", "weights"):
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -113,17 +118,17 @@ class Graph:
 
     @property
     def device(self) -> torch.device:
-        """Where the tensors lie."""
+        """The device of the tensors."""
         found: torch.device = self.neighbors.device if self.lattice is None else self.__dict__["_device"]
         return found
 
     def with_weights(self, weights: Tensor | None) -> Graph:
-        """Return this graph with other edge weights; what layers keep about it is shared. Cost: O(n d) for the check."""
+        """Return this graph with other edge weights. What layers have cached about it is shared. Cost: O(n d)."""
         if weights is not None:
             _check_edge_values("weights", weights, self)
         lattice = self.lattice
         if lattice is not None and lattice.boundary == "zero":
-            # The boundary "zero" is "replicate" and weights; both have the same neighbors.
+            # The boundary "zero" is "replicate" with weights; both have the same neighbors.
             lattice = replace(lattice, boundary="replicate")
         tensors = {"weights": weights, "distances": self.distances}
         if "neighbors" in self.__dict__:
@@ -147,12 +152,12 @@ class Graph:
         return self.to("cpu")
 
     def pin_memory(self) -> Graph:
-        """Return this graph in page-locked memory, from where copies to a GPU can overlap with work."""
+        """Return this graph in page-locked memory, so that copies to a GPU can overlap with computation."""
         pinned = {name: t.pin_memory() for name, t in self._named_tensors()}
         return _unchecked(pinned, self.lattice, self.num_sources, self.device)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to `path` as safetensors. The file appears whole or not at all."""
+        """Write the graph to `path` as safetensors. The file appears complete or not at all."""
         from safetensors.torch import save_file
 
         tensors = {name: t.detach().cpu().contiguous() for name, t in self._named_tensors()}
@@ -164,7 +169,7 @@ class Graph:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Graph:
-        """Read a graph that `save` wrote, checking it again. Raises InputError for anything else."""
+        """Read a graph that `save` wrote, and check it again. Raises InputError for anything else."""
         from safetensors import SafetensorError, safe_open
 
         try:
@@ -207,7 +212,7 @@ class Graph:
         return not implied and self.weights is not None
 
     def _named_tensors(self) -> list[tuple[str, Tensor]]:
-        """The tensors that are more than a lattice says."""
+        """The tensors that do not follow from the lattice."""
         names = [] if self.lattice is not None else ["neighbors"]
         names += ["weights"] if self._has_own_weights() else []
         names += ["distances"] if self.distances is not None else []
@@ -217,7 +222,7 @@ class Graph:
 def _unchecked(
     tensors: Mapping[str, Tensor | None], lattice: Lattice | None, num_sources: int, device: torch.device
 ) -> Graph:
-    """Put a graph together from parts of a graph, which have been checked."""
+    """Assemble a graph from parts that have been checked already."""
     graph = object.__new__(Graph)
     state: dict[str, Any] = {"distances": None, "num_sources": num_sources, "lattice": lattice}
     if lattice is not None:
@@ -230,7 +235,7 @@ def _unchecked(
 
 
 def _assembled(tensors: dict[str, Tensor], lattice: Lattice | None, num_sources: int | None) -> Graph:
-    """Put a graph together from the parts of a file and check it."""
+    """Assemble a graph from the parts of a file, and check it."""
     weights, distances = tensors.get("weights"), tensors.get("distances")
     if lattice is None:
         return Graph(tensors["neighbors"], weights, distances, num_sources=num_sources)  # type: ignore[arg-type]
@@ -263,7 +268,7 @@ def _checked_sources(neighbors: Tensor, num_sources: int | None) -> int:
     """Check the shape and dtype of the neighbours, and return the number of sources."""
     if not isinstance(neighbors, Tensor) or neighbors.ndim != 2:
         shape = tuple(getattr(neighbors, "shape", ()))
-        message = f"Graph: `neighbors` must be a tensor of shape (n, d), got {type(neighbors).__name__} {shape}. One row a vertex."
+        message = f"Graph: `neighbors` must be a tensor of shape (n, d), got {type(neighbors).__name__} {shape}. Give one row per vertex."
         raise ArgumentError(message)
     if neighbors.dtype not in (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8):
         message = f"Graph: `neighbors` must hold integers, got {neighbors.dtype}. Convert with .to(torch.int32)."
@@ -285,7 +290,7 @@ def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
     if values.shape != (n, d):
         message = (
             f"Graph: `{name}` (shape {tuple(values.shape)}) must have the shape of `neighbors` "
-            f"(n={n}, d={d}). Give one value an edge."
+            f"(n={n}, d={d}). Give one value per edge."
         )
         raise ArgumentError(message)
     if values.device != graph.device:
@@ -295,7 +300,7 @@ def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
         message = f"Graph: `{name}` must be float32 or float64, got {values.dtype}. Convert with .to(torch.float32)."
         raise ArgumentError(message)
     if torch.compiler.is_compiling() or (values.is_cuda and torch.cuda.is_current_stream_capturing()):
-        return  # values cannot be read while a computation is only recorded
+        return  # values cannot be read while the computation is only recorded
     low, high = (float(v) for v in torch.aminmax(values.detach()))
     if not low >= 0 or not high < float("inf"):  # written so that NaN fails too
         message = f"Graph: `{name}` must be finite and not negative, found values from {low} to {high}. Clamp them."
@@ -345,4 +350,4 @@ pytree.register_pytree_node(
     from_dumpable_context=_undump,
     flatten_with_keys_fn=_flatten_with_keys,
 )
-torch.serialization.add_safe_globals([Graph, Lattice])  # `torch.export.save` keeps the example inputs
+torch.serialization.add_safe_globals([Graph, Lattice])  # `torch.export.save` also saves the example inputs

@@ -1,4 +1,4 @@
-"""`Lattice`: the rule behind a grid graph. A few numbers say what `n d` stored neighbours would."""
+"""`Lattice`: the rule of a grid graph. A few numbers replace `n d` stored neighbours."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ class Lattice:
     boundary : str
         A key of `BOUNDARIES`.
     copies : int >= 1
-        Equal grids side by side, without edges between them.
+        The number of equal grids, without edges between them.
 
+    Examples
+    --------
     >>> Lattice((4,), (3,)).neighbors("cpu").tolist()
     [[1, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 2]]
     """
@@ -77,8 +79,8 @@ class Lattice:
             raise ArgumentError(message)
         if self.copies < 1 or self.num_vertices > 2**31 - 1:
             message = (
-                f"grid_graph: `shape` (={lengths}), {self.copies} times, must hold 1 to 2^31 - 1 vertices. "
-                "Cut the signal into parts."
+                f"grid_graph: `shape` (={lengths}), {self.copies} times, must have 1 to 2^31 - 1 vertices. "
+                "Split the signal."
             )
             raise ArgumentError(message)
 
@@ -135,7 +137,7 @@ class Lattice:
 
 
 def _broadcast(k: int, axis: int, n: int, s: int) -> list[int]:
-    """The shape in which a table (n, s) of one axis meets those of the others: (copies, n..., s...)."""
+    """The shape in which the table (n, s) of one axis broadcasts with those of the others: (copies, n..., s...)."""
     shape = [1] * (2 * k + 1)
     shape[1 + axis], shape[1 + k + axis] = n, s
     return shape

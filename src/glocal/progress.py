@@ -75,6 +75,8 @@ class Meter:
     begun : float
         The fraction that was done before, for a run that goes on.
 
+    Examples
+    --------
     >>> seen = []
     >>> with Meter(seen.append, expected=20) as meter:
     ...     _ = meter(0.25)

@@ -150,5 +150,5 @@ def test_a_grid_can_be_copied():
 
 
 def test_refuses_more_vertices_than_an_index_can_name():
-    with pytest.raises(ArgumentError, match=r"must hold 1 to 2\^31 - 1 vertices"):
+    with pytest.raises(ArgumentError, match=r"must have 1 to 2\^31 - 1 vertices"):
         glocal.grid_graph((50_000, 50_000))

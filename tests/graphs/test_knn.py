@@ -87,10 +87,10 @@ def test_a_source_of_duplicates_goes_by_index(backend, monkeypatch):
 
 def test_refuses_sources_that_do_not_fit():
     with pytest.raises(
-        ArgumentError, match=r"`features` \(n=4, f=2\) and `source` \(m=5, f=3\) must have as many columns"
+        ArgumentError, match=r"`features` \(n=4, f=2\) and `source` \(m=5, f=3\) must have the same number of columns"
     ):
         glocal.knn_graph(torch.rand(4, 2), source=torch.rand(5, 3), k=1)
     with pytest.raises(ArgumentError, match=r"`k` \(=6\) must be between 1 and the number of vertices \(=5\)"):
         glocal.knn_graph(torch.rand(9, 2), source=torch.rand(5, 2), k=6)
-    with pytest.raises(ArgumentError, match=r"works without `source` only"):
+    with pytest.raises(ArgumentError, match=r"works only without `source`"):
         glocal.knn_graph(torch.rand(4, 2), source=torch.rand(5, 2), k=1, method="approximate")

@@ -1,1 +1,1 @@
-"""Builders of graphs: grid, patch, knn; weights; batches; interop."""
+"""Functions that build graphs: grid, patch, knn, window; edge weights; batches; interop."""

@@ -1,4 +1,4 @@
-"""Several graphs as one."""
+"""Combine several graphs into one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from glocal.lattice import Lattice
 
 
 def block_diagonal(graphs: Sequence[Graph]) -> Graph:
-    """Put graphs of any sizes side by side, without edges between them: vertex `i` of graph `b` is `n_0 + ... + i`.
+    """Combine graphs of any sizes without edges between them: vertex `i` of graph `b` is `n_0 + ... + n_(b-1) + i`.
 
-    One layer call then serves the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
-    Smaller degrees are completed with self-edges of weight 0. `distances` are kept if all have them and one degree.
-    Equal grids stay a lattice, at no cost. Graphs between two signals join the sources in the same way: those of graph
-    `b` follow those of the graphs before it. Cost: O(sum of n d).
+    One layer call then processes the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
+    Smaller degrees are completed with self-edges of weight 0. `distances` are kept if all graphs have them and have
+    the same degree. Equal grids stay a lattice, at no cost. For graphs between two signals the sources are joined in
+    the same way: the sources of graph `b` follow those of the graphs before it. Cost: O(sum of n d).
 
     >>> from glocal import grid_graph
     >>> block_diagonal([grid_graph((2,)), grid_graph((3,))]).num_vertices

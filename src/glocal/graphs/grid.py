@@ -1,4 +1,4 @@
-"""The local graph of section 2.2.2: every vertex of a lattice and its square neighbourhood."""
+"""The local graph of section 2.2.2: every vertex of a lattice is joined to its square neighbourhood."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ def grid_graph(
     dilation : int >= 1
         Steps between neighbours, as in a dilated convolution.
     boundary : "reflect", "replicate", "circular" or "zero"
-        What lies outside. "zero" keeps the edge with weight 0, as the paper completes vertices with fewer edges;
-        the other boundaries leave `weights` None.
+        What lies outside. "zero" keeps the edge with weight 0. This is how the paper completes vertices with fewer
+        edges. With the other boundaries `weights` is None.
 
     Returns
     -------
-    Graph with n vertices and degree d. Cost: O(1). `neighbors` and `weights` are computed when they are first read, in
-    O(n d) time and memory; layers do not read them.
+    Graph
+        n vertices of degree d. Cost: O(1). `neighbors` and `weights` are computed when they are first read, in O(n d)
+        time and memory. Layers do not read them.
 
     Raises
     ------
     ArgumentError
         If a length is below 1, a size is even, or the boundary is unknown.
 
+    Examples
+    --------
     >>> g = grid_graph((4,), size=3, boundary="reflect")
     >>> g
     Graph(4 vertices, degree 3, lattice 4, reflect, cpu, 0 B)

@@ -1,13 +1,13 @@
 """Graphs from and to SciPy, NetworkX and PyTorch Geometric. Each library is imported only when called.
 
-Those libraries keep an unordered set of edges; here the order of a vertex's edges matters. So `to_*` can carry the
-column as an edge attribute, and `from_*` use it when it is there. Otherwise the columns are: the vertex itself first,
-then the other edges by falling weight, ties by smaller index. A vertex without a self-edge gets one of weight 0, and
-vertices with fewer edges are completed with self-edges of weight 0.
+Those libraries store an unordered set of edges. In glocal the order of a vertex's edges matters. So `to_*` can store the
+column as an edge attribute, and `from_*` use it if it is present. Otherwise column 0 is the vertex itself, and the other
+edges follow by decreasing weight; ties go to the smaller index. A vertex without a self-edge gets one of weight 0.
+Vertices with fewer edges are completed with self-edges of weight 0.
 
 A graph between two signals (`num_sources`) is a rectangular matrix in SciPy, a bipartite MultiDiGraph in NetworkX with
-the nodes ("vertex", i) and ("source", j), and a bipartite `edge_index` in PyTorch Geometric. It has no self-edges: the
-columns are sorted by falling weight, and vertices with fewer edges are completed with edges of weight 0 to source 0.
+the nodes ("vertex", i) and ("source", j), and a bipartite `edge_index` in PyTorch Geometric. It has no self-edges. The
+columns are sorted by decreasing weight, and vertices with fewer edges are completed with edges of weight 0 to source 0.
 """
 
 from __future__ import annotations
@@ -35,19 +35,21 @@ def from_edges(
     column: Tensor | None = None,
     num_sources: int | None = None,
 ) -> Graph:
-    """Build a graph from lists of edges; every other `from_*` goes through it. Cost: O(E log E).
+    """Build a graph from lists of edges. Every other `from_*` calls this function. Cost: O(E log E).
 
     Parameters
     ----------
     source, target, weight : Tensor, (E,)
-        Edge e leads from the vertex `source[e]`, which gathers, to `target[e]`, from which it gathers.
+        Edge e goes from the vertex `source[e]`, which gathers, to `target[e]`, whose value it gathers.
     num_vertices : int
         The number of vertices n.
     column : Tensor, (E,), optional
-        The place of each edge in its row; without it the order described in the module docstring is used.
+        The column of each edge in its row. Without it, the order in the module docstring is used.
     num_sources : int, optional
-        The number of rows of the other signal, if targets are numbered in another signal than sources.
+        The number of rows of the other signal, if the targets belong to another signal than the sources.
 
+    Examples
+    --------
     >>> g = from_edges(torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]), torch.ones(3), num_vertices=2)
     >>> g.neighbors.tolist(), g.weights.tolist()
     ([[0, 1], [1, 1]], [[1.0, 1.0], [1.0, 0.0]])
@@ -55,9 +57,7 @@ def from_edges(
     source, target = source.reshape(-1).long(), target.reshape(-1).long()
     weight = weight.reshape(-1).to(torch.float64 if weight.dtype == torch.float64 else torch.float32)
     if not len(source) == len(target) == len(weight):
-        message = (
-            f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give as many of each."
-        )
+        message = f"from_edges: {len(source)} sources, {len(target)} targets and {len(weight)} weights. Give the same number of each."
         raise ArgumentError(message)
     one = num_sources is None
     limits = ((source, num_vertices, "num_vertices"), (target, num_sources or num_vertices, "num_sources"))
@@ -78,7 +78,7 @@ def from_edges(
 
 
 def _ordered(source: Tensor, target: Tensor, weight: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sort the edges and number those of each vertex. n vertices get self-edges, which come first; 0 means none."""
+    """Sort the edges and number those of each vertex. n vertices get self-edges, which come first (n = 0: none)."""
     if n:
         own = torch.ones(n, dtype=torch.bool)
         own[source[source == target]] = False
@@ -96,7 +96,7 @@ def _ordered(source: Tensor, target: Tensor, weight: Tensor, n: int) -> tuple[Te
 
 
 def from_scipy(matrix: scipy.sparse.spmatrix | scipy.sparse.sparray) -> Graph:
-    """Read a sparse (n, n) adjacency matrix; explicit zeros are edges of weight 0.
+    """Read a sparse (n, n) adjacency matrix. Explicit zeros are edges of weight 0.
 
     A matrix (n, m) with m != n is a graph between two signals.
     """
@@ -107,7 +107,7 @@ def from_scipy(matrix: scipy.sparse.spmatrix | scipy.sparse.sparray) -> Graph:
 
 
 def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
-    """Return the adjacency matrix `W` (n, n), or (n, m) for m sources; parallel edges add up, weights 0 are left out."""
+    """Return the adjacency matrix `W` (n, n), or (n, m) for m sources. Parallel edges add up; zero weights are omitted."""
     sparse = _module("scipy.sparse", "to_scipy", "scipy")
     source, target, weight, _ = _edges(graph)
     shape = graph.num_vertices, graph.num_sources
@@ -117,9 +117,9 @@ def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
 
 
 def from_networkx(graph: networkx.Graph, *, weight: str = "weight") -> Graph:
-    """Read a NetworkX graph; undirected edges count in both directions, nodes are numbered in their own order.
+    """Read a NetworkX graph. Undirected edges count in both directions. Nodes are numbered in the graph's own order.
 
-    Nodes with the attribute `bipartite` 0 and 1 make a graph between two signals: 0 gathers from 1.
+    Nodes with the attribute `bipartite` 0 and 1 give a graph between two signals: 0 gathers from 1.
     """
     nx = _module("networkx", "from_networkx", "networkx")
     sides = nx.get_node_attributes(graph, "bipartite")
@@ -161,10 +161,10 @@ def to_networkx(graph: Graph) -> networkx.MultiDiGraph:
 
 
 def from_pyg(data: torch_geometric.data.Data) -> Graph:
-    """Read `edge_index` (source row 1, target row 0: messages flow along edges), `edge_weight` and `edge_column`.
+    """Read `edge_index` (our sources are row 1, our targets row 0), `edge_weight` and `edge_column`.
 
-    In PyTorch Geometric messages flow from `edge_index[0]` to `edge_index[1]`; the vertex that gathers is therefore
-    `edge_index[1]`, which is the source of our edge. An attribute `bipartite` (sources, vertices) makes a
+    In PyTorch Geometric messages flow from `edge_index[0]` to `edge_index[1]`. The vertex that gathers is therefore
+    `edge_index[1]`, which is the source of our edge. An attribute `bipartite` (sources, vertices) gives a
     graph between two signals.
     """
     weight = getattr(data, "edge_weight", None)
@@ -176,9 +176,9 @@ def from_pyg(data: torch_geometric.data.Data) -> Graph:
 
 
 def to_pyg(graph: Graph) -> torch_geometric.data.Data:
-    """Return a Data with `edge_index`, `edge_weight` and the order as `edge_column`; edges of vertex 0 come first.
+    """Return a Data with `edge_index`, `edge_weight` and the column as `edge_column`. Edges of vertex 0 come first.
 
-    For a graph between two signals `bipartite` is (sources, vertices): pass it to message passing as `size`.
+    For a graph between two signals `bipartite` is (sources, vertices). Pass it to message passing as `size`.
     """
     pyg = _module("torch_geometric.data", "to_pyg", "torch_geometric")
     source, target, weight, column = _edges(graph)

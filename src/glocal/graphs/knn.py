@@ -27,31 +27,35 @@ def knn_graph(
 ) -> Graph:
     """Connect every row of `features` (n, f) to its `k` nearest rows by Euclidean distance.
 
-    Nearest first; ties go to the smaller index. Ranks are decided on distances accumulated in float64, so every
-    backend gives the same graph.
+    The nearest comes first; ties go to the smaller index. The order is decided on distances accumulated in float64, so
+    every backend gives the same graph.
 
     Parameters
     ----------
     features : (n, f) tensor or array
+        One row per vertex.
     source : (m, f) tensor or array, or None
-        Where the neighbours are searched. The graph then joins the n rows of `features` to the m rows of `source`.
-        None searches `features` itself, and column 0 is the row itself; with `source` no column is special.
+        The rows among which neighbours are searched. The graph then joins the n rows of `features` to the m rows of
+        `source`. None searches `features` itself, and column 0 is the row itself. With `source` no column is special.
     k : int
-        Neighbours of each row.
+        The number of neighbours of each row.
     method : "exact" or "approximate"
-        Exact: O(n m f) time at worst, O(n (k + f) + m f) memory. Approximate, without `source` only: the rows are put
-        into about sqrt(n) cells around centres (seeded k-means) and only the 16 nearest cells of each row's own cell
-        are searched: about O(n^1.5 f) time; recall 0.99 or more on patch features of photos
+        Exact: O(n m f) time at worst, O(n (k + f) + m f) memory. Approximate, only without `source`: the rows are put
+        into about sqrt(n) cells around centres (seeded k-means), and only the 16 nearest cells of each row's own cell
+        are searched. This takes about O(n^1.5 f) time. The recall is 0.99 or more on patch features of photos
         (`tests/graphs/test_knn.py` measures it).
     seed : int
-        Of the approximate method.
+        The seed of the approximate method.
     progress : callable or None
         Called with the fraction done, from 0 to 1.
 
     Returns
     -------
-    Graph with `distances` (n, k) and no weights.
+    Graph
+        With `distances` (n, k) and no weights.
 
+    Examples
+    --------
     >>> knn_graph([[0.0], [10.0], [1.0]], k=2).neighbors.tolist()
     [[0, 2], [1, 2], [2, 0]]
     >>> knn_graph([[0.0], [10.0]], source=[[9.0], [1.0], [2.0]], k=2).neighbors.tolist()
@@ -74,7 +78,7 @@ def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:
     if x.shape[1] != source.shape[1]:
         message = (
             f"knn_graph: `features` (n={len(x)}, f={x.shape[1]}) and `source` (m={len(source)}, f={source.shape[1]}) "
-            "must have as many columns. Give both the same features."
+            "must have the same number of columns. Give both the same features."
         )
         raise ArgumentError(message)
     if x.device != source.device:
@@ -90,7 +94,7 @@ def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:
         message = f"knn_graph: `method` (={method!r}) is unknown. Choose one of {', '.join(METHODS)}."
         raise ArgumentError(message)
     if method == "approximate" and not alone:
-        message = "knn_graph: `method` (='approximate') works without `source` only. Use method='exact'."
+        message = "knn_graph: `method` (='approximate') works only without `source`. Use method='exact'."
         raise ArgumentError(message)
 
 
@@ -113,7 +117,7 @@ def _by_cells(x: Tensor, k: int, seed: int, progress: Callable[[float], None] | 
         if len(rows) == 0:
             continue
         probes = _PROBES
-        while True:  # sparse neighbourhoods: widen until there are k candidates
+        while True:  # a sparse neighbourhood: widen it until there are k candidates
             found = torch.cat([order[start[c] : start[c + 1]] for c in near[cell, :probes].tolist()]).sort().values
             if len(found) >= k or probes >= cells:
                 break
@@ -128,7 +132,7 @@ def _by_cells(x: Tensor, k: int, seed: int, progress: Callable[[float], None] | 
 
 
 def _assign(x: Tensor, cells: int, seed: int) -> Tensor:
-    """Number the nearest of `cells` centres for each row, after five rounds of k-means on a sample."""
+    """Return the index of the nearest of `cells` centres for each row, after five rounds of k-means on a sample."""
     generator = torch.Generator().manual_seed(seed)
     sample = x[torch.randperm(len(x), generator=generator)[: 64 * cells].to(x.device)]
     centres = sample[:cells].clone()

@@ -1,4 +1,4 @@
-"""The non-local graph of section 2.2.3: every pixel or sample and the ones with the most similar surroundings."""
+"""The non-local graph of section 2.2.3: every pixel or sample is joined to those with the most similar patches."""
 
 from __future__ import annotations
 
@@ -31,47 +31,51 @@ def patch_graph(
     source_stride: int | Sequence[int] = 1,
     progress: Callable[[float], None] | None = None,
 ) -> Graph:
-    """Connect every vertex of a signal to its `k` nearest patches, of the same signal or of another, exactly.
+    """Connect every vertex of a signal to its `k` nearest patches in the same or in another signal. Exact search.
 
-    `dist(i, j)^2 = |p_i - p_j|^2 + coords^2 |pos_i - pos_j|^2`, where `p_i` holds all channels of the neighbourhood of
-    `i` of size `patch`, reflected at the border, and `pos_i` is its place in samples, pixels or frames.
+    `dist(i, j)^2 = |p_i - p_j|^2 + coords^2 |pos_i - pos_j|^2`, where `p_i` is the patch around `i` with all channels,
+    reflected at the border, and `pos_i` is the position of `i` in samples, pixels or frames.
 
     Parameters
     ----------
     signal : (n,) or (n, c) 1-D signal, (h, w, c) image, (t, h, w, c) video or volume
-        A tensor or array. Distances are computed in float32. The scale of the values decides how they weigh
-        against `coords`: style transfer uses Lab with L from 0 to 100 and `coords=1`.
+        A tensor or array. Distances are computed in float32. The scale of the values decides how much they count
+        compared with `coords`: style transfer uses Lab with L from 0 to 100 and `coords=1`.
     source : like `signal`, or None
-        Where the neighbours are searched; its axes may have other lengths. The graph then joins the n vertices of
-        `signal` to the m vertices of `source`, and layers take a signal (m, c). None searches `signal` itself.
+        The signal in which neighbours are searched. Its axes may have other lengths. The graph then joins the n
+        vertices of `signal` to the m vertices of `source`, and layers take a signal (m, c). None searches `signal`
+        itself.
     k : int
-        Neighbours of each vertex, nearest first; ties go to the smaller vertex index. In a graph of a signal with
-        itself column 0 is the vertex itself; with `source`, or where the two strides differ, no column is special.
+        The number of neighbours of each vertex. The nearest comes first; ties go to the smaller vertex index. Without
+        `source` column 0 is the vertex itself. With `source`, or if the two strides differ, no column is special.
         All backends and thread counts give the same graph, bit for bit.
     patch : odd int, or one for each axis
         The side of the patch: `(1, 7, 7)` compares single frames of a video.
     coords : float >= 0
-        Weight of the position; 0 leaves it out. It needs signals of the same size, as `search_radius` does.
+        The weight of the position; 0 ignores it. It needs signals of the same size, as `search_radius` does.
     search_radius : int, one for each axis, or None
         Search only `|dy|, |dx| <= search_radius`, or `(dt, dy, dx)` for a video; None searches everywhere.
     stride, source_stride : int >= 1, or one for each axis
-        Take only every `stride`-th place along each axis as a vertex of the graph, and every `source_stride`-th one as
-        a candidate. Patches, places and radius still count in samples, pixels and frames.
+        Use only every `stride`-th position along each axis as a vertex of the graph, and every `source_stride`-th
+        position as a candidate. Patches, positions and the radius still count in samples, pixels and frames.
     progress : callable or None
         Called with the fraction done, from 0 to 1.
 
     Returns
     -------
-    Graph with `distances` (n, k), and no weights: choose them from `glocal.weights`.
-    Memory O(n k + m). Time: O(n c) for each of the shifts that must be looked at, with `coords` usually a few hundred,
-    with `search_radius` the product of `2 radius + 1`; over a whole source O(n m c) at worst and far less for natural
-    signals.
+    Graph
+        With `distances` (n, k) and no weights; `glocal.weights` computes weights from distances. Memory: O(n k + m).
+        Time: O(n c) for each shift that must be examined. With `coords` these are usually a few hundred, with
+        `search_radius` the product of `2 radius + 1`. A search of the whole source takes O(n m c) at worst, and far
+        less for natural signals.
 
     Raises
     ------
     ArgumentError, InputError, DeviceError
-        If a signal or an option cannot be used; a picture given as (3, h, w) is named.
+        If a signal or an option cannot be used. The message recognises a picture given as (3, h, w).
 
+    Examples
+    --------
     >>> g = patch_graph(torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 5.0]), k=2, patch=1)
     >>> g.neighbors.tolist()
     [[0, 2], [1, 3], [2, 0], [3, 1], [4, 0], [5, 1]]
@@ -82,7 +86,7 @@ def patch_graph(
     query, axes = _as_frames(signal, "signal")
     other, other_axes = (query, axes) if source is None else _as_frames(source, "source")
     if axes != other_axes:
-        message = f"patch_graph: `signal` has {axes} axes without the channels and `source` {other_axes}. Give two signals of one form."
+        message = f"patch_graph: `signal` has {axes} axes without the channels and `source` {other_axes}. Give two signals with the same axes."
         raise ArgumentError(message)
     matching = Matching(
         _sizes("patch", patch, axes, 1, 1),
@@ -103,7 +107,7 @@ def patch_graph(
 def _search(
     query: Tensor, source: Tensor, k: int, matching: Matching, progress: Callable[[float], None] | None
 ) -> tuple[Tensor, Tensor]:
-    """Choose between the search of one image with itself and the general one."""
+    """Choose between the search of one image in itself and the general search."""
     lengths, radius = query.shape[:3], matching.radius
     if (
         radius is not None
@@ -127,12 +131,12 @@ def _search(
 
 
 def _places_count(matching: Matching) -> bool:
-    """Whether places have a weight that float32 can hold."""
+    """Whether positions have a weight that float32 can represent."""
     return bool(np.float32(matching.coords * matching.coords) > 0)
 
 
 def pad_frames(frames: Tensor, patch: Sizes) -> Tensor:
-    """Put the channels of (t, h, w, c) before h and reflect half a patch at each border, as often as needed."""
+    """Move the channels of (t, h, w, c) before h and reflect half a patch at each border, repeatedly if needed."""
     padded = frames.permute(0, 3, 1, 2)
     for axis, size in zip((0, 2, 3), patch, strict=True):
         places = torch.from_numpy(np.pad(np.arange(padded.shape[axis]), size // 2, mode="reflect"))
@@ -141,7 +145,7 @@ def pad_frames(frames: Tensor, patch: Sizes) -> Tensor:
 
 
 def _as_frames(signal: Any, name: str) -> tuple[Tensor, int]:
-    """Check a signal and give it the axes (t, h, w, c); also count the axes it had before the channels."""
+    """Check a signal and give it the axes (t, h, w, c). Also return the number of axes it had before the channels."""
     x = as_signal(signal, caller="patch_graph", name=name, ndim=(1, 2, 3, 4)).detach().to(torch.float32)
     if x.ndim > 2 and x.shape[-3] in (1, 3, 4) and x.shape[-1] > 4:
         axes, order = ("(c, h, w)", "1, 2, 0") if x.ndim == 3 else ("(t, c, h, w)", "0, 2, 3, 1")
@@ -156,7 +160,7 @@ def _as_frames(signal: Any, name: str) -> tuple[Tensor, int]:
 
 
 def _sizes(name: str, value: int | Sequence[int], axes: int, least: int, fill: int) -> Sizes:
-    """Give an option one number for each of (t, h, w)."""
+    """Expand an option to one number for each of (t, h, w)."""
     given = tuple(value) if isinstance(value, Sequence | np.ndarray) else (value,) * axes
     if len(given) != axes:
         message = (
@@ -216,8 +220,8 @@ def _check(query: Tensor, source: Tensor, k: int, matching: Matching, radius: An
     if query.shape[:3] != source.shape[:3] and (matching.coords or matching.radius is not None):
         given = "search_radius" if matching.radius is not None else "coords"
         message = (
-            f"patch_graph: `{given}` compares places, but `signal` {tuple(query.shape[:3])} and `source` "
-            f"{tuple(source.shape[:3])} have other sizes (t, h, w). Resize one of them, or leave `{given}` out."
+            f"patch_graph: `{given}` compares positions, but `signal` {tuple(query.shape[:3])} and `source` "
+            f"{tuple(source.shape[:3])} have different sizes (t, h, w). Resize one of them, or leave `{given}` out."
         )
         raise ArgumentError(message)
     fewest = m if matching.radius is None else _fewest(query, matching)
@@ -230,7 +234,7 @@ def _check(query: Tensor, source: Tensor, k: int, matching: Matching, radius: An
 
 
 def _fewest(query: Tensor, matching: Matching) -> int:
-    """Count the candidates of the vertex that has the fewest."""
+    """Return the number of candidates of the vertex that has the fewest."""
     assert matching.radius is not None
     found = 1
     for axis, length in enumerate(query.shape[:3]):

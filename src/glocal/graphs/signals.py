@@ -1,4 +1,4 @@
-"""What every builder and layer accepts as a signal, checked in one place."""
+"""The check of signals that every builder and layer uses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from glocal.errors import ArgumentError, InputError
 
 
 def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> Tensor:
-    """Return `value` as a finite floating-point tensor. Arrays are taken as they are; integers become float32.
+    """Return `value` as a finite floating-point tensor. Arrays are not copied; integers become float32.
 
-    `ndim` lists the numbers of axes allowed. Cost: O(size), for the check of NaN and infinity.
+    `ndim` lists the allowed numbers of axes. Cost: O(size), for the check of NaN and infinity.
 
     >>> as_signal([[1, 2]], caller="f", name="x", ndim=(2,))
     tensor([[1., 2.]])
@@ -38,7 +38,7 @@ def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> T
         raise InputError(message)
     if not bool(torch.isfinite(x).all()):
         bad = int((~torch.isfinite(x)).sum())
-        message = f"{caller}: `{name}` holds {bad} value(s) that are NaN or infinite. Replace them first."
+        message = f"{caller}: `{name}` has {bad} value(s) that are NaN or infinite. Replace them first."
         raise InputError(message)
     return x
 

@@ -1,4 +1,4 @@
-"""Edge weights from distances, one small object a formula, and the normalisation of equation 8.
+"""Edge weights from distances, with one small class per formula, and the normalisation of equation 8.
 
 Each object is called with distances (n, d) and returns weights (n, d): `graph.with_weights(normalize(rule(graph.distances)))`.
 """
@@ -16,7 +16,7 @@ from glocal.graph import Graph
 
 
 def normalize(weights: Tensor) -> Tensor:
-    """Equation 8: `g_ij = d w_ij / sum_k w_ik`, so that each row has the mean 1. Cost: O(n d).
+    """Scale the weights by equation 8, `g_ij = d w_ij / sum_k w_ik`, so that each row has the mean 1. Cost: O(n d).
 
     >>> normalize(torch.tensor([[1.0, 3.0]]))
     tensor([[0.5000, 1.5000]])
@@ -47,7 +47,7 @@ class Gaussian:
             raise ArgumentError(message)
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Weigh distances (n, d); cost O(n d)."""
+        """Turn distances (n, d) into weights (n, d). Cost: O(n d)."""
         return torch.exp(-(distances / self.sigma).square())
 
 
@@ -55,16 +55,16 @@ class Gaussian:
 class PercentileGaussian:
     """`w = exp(-min(dist, q_saturate)^2 / q_sigma^2)`, `q_p` the p-th percentile of all distances (style, section 3).
 
-    Saturation keeps pixels with only distant neighbours from being cut off. Percentiles interpolate linearly, as
-    `numpy.percentile` does. Where `q_sigma` is 0 (more than `sigma` per cent of the distances are 0) distances of 0
-    weigh 1 and the others 0, which is the limit of the formula.
+    Because distances saturate, pixels that have only distant neighbours stay connected. Percentiles interpolate
+    linearly, as `numpy.percentile` does. If `q_sigma` is 0 (more than `sigma` per cent of the distances are 0),
+    distances of 0 get the weight 1 and the others 0, which is the limit of the formula.
     """
 
     saturate: float = 80.0
     sigma: float = 75.0
 
     def __call__(self, distances: Tensor) -> Tensor:
-        """Weigh distances (n, d); cost O(n d)."""
+        """Turn distances (n, d) into weights (n, d). Cost: O(n d)."""
         cap, scale = percentiles(distances, (self.saturate, self.sigma))
         if scale == 0:
             return (distances == 0).to(distances.dtype)
@@ -72,10 +72,10 @@ class PercentileGaussian:
 
 
 def percentiles(values: Tensor, wanted: tuple[float, ...]) -> list[float]:
-    """The percentiles of all values, by linear interpolation (torch.quantile refuses more than 2^24 values).
+    """Compute percentiles of all values by linear interpolation (torch.quantile refuses more than 2^24 values).
 
-    The values are not sorted but parted around the few that count, but on a GPU, which sorts faster than it hands them
-    over. Cost: O(n), and a copy.
+    On the CPU the values are partitioned around the few ranks that are needed. On a GPU they are sorted, which is faster
+    than the transfer to the CPU. Cost: O(n), and a copy.
 
     >>> percentiles(torch.tensor([3.0, 0.0, 2.0, 1.0]), (50.0, 100.0))
     [1.5, 3.0]
@@ -95,8 +95,8 @@ def percentiles(values: Tensor, wanted: tuple[float, ...]) -> list[float]:
 class NLMeans(nn.Module):
     """`w = exp(-alpha max(dist^2 / r - beta, 0))` with learned `alpha, beta >= 0` (denoising, equation B.2).
 
-    `r` is the number of values in a patch, `alpha` and `beta` are the values to start from; `device` and `dtype` are
-    theirs, as in `torch.nn`. Call `project()` after each step.
+    `r` is the number of values in a patch. `alpha` and `beta` are the initial values, and `device` and `dtype` are those
+    of these two parameters, as in `torch.nn`. Call `project()` after each step.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ class NLMeans(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set `alpha` and `beta` to the values that the layer was made with."""
+        """Set `alpha` and `beta` to their initial values."""
         nn.init.constant_(self.alpha, self._start[0])
         nn.init.constant_(self.beta, self._start[1])
 
     def forward(self, distances: Tensor) -> Tensor:
-        """Weigh distances (n, d), differentiably in `alpha` and `beta`; cost O(n d)."""
+        """Turn distances (n, d) into weights (n, d), differentiable in `alpha` and `beta`. Cost: O(n d)."""
         excess = (distances.square() / self.r - self.beta).clamp(min=0)
         return torch.exp(-self.alpha * excess)
 
@@ -134,12 +134,12 @@ class NLMeans(nn.Module):
         self.beta.clamp_(min=0)
 
     def extra_repr(self) -> str:
-        """Name the size of a patch and where the values started."""
+        """Show the size of a patch and the initial values."""
         return f"r={self.r}, alpha={self._start[0]:g}, beta={self._start[1]:g}"
 
 
 def weighted(graph: Graph, rule: Gaussian | PercentileGaussian | NLMeans) -> Graph:
-    """Return `graph` with the weights `normalize(rule(distances))`: what the paper's non-local layers use."""
+    """Return `graph` with the weights `normalize(rule(distances))`, which the paper's non-local layers use."""
     if graph.distances is None:
         message = "weighted: the graph has no `distances`. Build it with patch_graph or knn_graph."
         raise ArgumentError(message)

@@ -1,4 +1,4 @@
-"""Graphs that a network draws for itself: the most similar feature vectors inside a window of a lattice."""
+"""Graphs that a network builds from its own features: the most similar vectors inside a window of a lattice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from glocal.kernels import select
 
 
 class WindowGraph(NamedTuple):
-    """What `window_graph` finds. A named tuple, so that `graph, similarities = window_graph(...)` works."""
+    """The result of `window_graph`. A named tuple, so that `graph, similarities = window_graph(...)` works."""
 
     graph: Graph
     """n vertices, degree k, no weights."""
@@ -25,35 +25,37 @@ def window_graph(features: Tensor, *, radius: int, k: int, exclude: int | None =
     """Connect every vertex of a lattice to the `k` most similar feature vectors inside a square window.
 
     `s(i, j) = <features_i, features_j>`, an inner product: normalise the vectors for cosine similarity.
-    Columns are ordered by falling similarity; ties go to the smaller index.
-    The indices are hard; gradients flow through the similarities:
+    Columns are ordered by decreasing similarity; ties go to the smaller index.
+    The indices have no gradient. Gradients flow through the similarities:
     `graph.with_weights(torch.softmax(similarities / temperature, 1))`.
 
     Parameters
     ----------
     features : (h, w, f), or (b, h, w, f) for a batch
-        Vertex (y, x) of picture i has the number `(i h + y) w + x`, so the graph of a batch has b h w vertices, and no
-        edges between pictures. NaN is not looked for: this runs inside of networks.
+        Vertex (y, x) of picture i has the number `(i h + y) w + x`. So the graph of a batch has b h w vertices, and no
+        edges between pictures. NaN is not checked, because this function runs inside networks.
     radius : int >= 0
-        The window holds `|dy|, |dx| <= radius`. Near a border it is shifted inwards, so that it keeps its
-        `(2 radius + 1)^2` candidates; along an axis with fewer vertices than that it holds them all.
+        The window is `|dy|, |dx| <= radius`. Near a border it is shifted inwards, so that it keeps its
+        `(2 radius + 1)^2` candidates. Along an axis with fewer than `2 radius + 1` vertices it contains all of them.
     k : int
-        Neighbours of each vertex.
+        The number of neighbours of each vertex.
     exclude : int >= 0 or None
-        Leave out the square `|dy|, |dx| <= exclude` around the vertex: 0 leaves out the vertex alone. None keeps all;
+        Leave out the square `|dy|, |dx| <= exclude` around the vertex: 0 leaves out only the vertex. None keeps all;
         then the vertex is a candidate like any other and has no special column.
 
     Returns
     -------
-    WindowGraph : (graph, similarities)
-        Similarities are ranked in float32. Candidates whose similarities differ by less than the rounding of the sum
+    WindowGraph
+        The graph and its similarities. Similarities are ranked in float32. Candidates whose similarities differ by less than the rounding of the sum
         may be ranked differently by different backends. Cost: O(b h w radius^2 f) time, O(b h w k f) memory.
 
     Raises
     ------
     ArgumentError
-        If the shape is not that of a lattice, or the window holds fewer than `k` candidates.
+        If `features` has another shape, or the window has fewer than `k` candidates.
 
+    Examples
+    --------
     >>> x = torch.tensor([[[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.6, 0.8]]])
     >>> graph, similarities = window_graph(x, radius=3, k=2, exclude=0)
     >>> graph.neighbors.tolist()

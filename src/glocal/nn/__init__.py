@@ -1,4 +1,4 @@
-"""Layers that take a signal and a graph."""
+"""Neural network layers that take a signal and a graph."""
 
 from glocal.nn import functional as functional
 from glocal.nn import init as init

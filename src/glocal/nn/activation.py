@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class BiasedReLU(nn.Module):
-    """`s(x, b) = max(0, x + b)` with one learned `b` for each map (equation 7). `b` starts at 0.
+    """Compute `s(x, b) = max(0, x + b)` with one learned `b` per map (equation 7). The initial value of `b` is 0.
 
     >>> BiasedReLU(2)(torch.tensor([[-1.0, 2.0]]))
     tensor([[0., 2.]], grad_fn=<ReluBackward0>)
@@ -26,20 +26,20 @@ class BiasedReLU(nn.Module):
         nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., c) -> (..., c)."""
+        """Map x (..., c) to (..., c)."""
         return torch.relu(x + self.bias)
 
     def extra_repr(self) -> str:
-        """Name the number of maps."""
+        """Show the number of maps."""
         return f"{self.channels}"
 
 
 class SoftThreshold(nn.Module):
-    """Two-sided soft threshold with learned `upper >= 0` and `lower <= 0` for each map (appendix B).
+    """Apply a two-sided soft threshold with learned `upper >= 0` and `lower <= 0` for each map (appendix B).
 
-    `s(x) = x - upper` above `upper`, `x - lower` below `lower`, 0 between. Both start at 0, where it is the identity.
-    Call `project()` after each optimiser step. (Clamping inside the forward pass instead makes the gradient vanish
-    at 0, where both start: the thresholds then never leave it.)
+    `s(x)` is `x - upper` above `upper`, `x - lower` below `lower`, and 0 between them. Both thresholds start at 0, where
+    the layer is the identity. Call `project()` after each optimiser step. (Clamping inside the forward pass would make
+    the gradient vanish at 0, and the thresholds would never leave their initial value.)
 
     >>> layer = SoftThreshold(1)
     >>> with torch.no_grad(): _ = layer.upper.fill_(1), layer.lower.fill_(-2)
@@ -62,7 +62,7 @@ class SoftThreshold(nn.Module):
         nn.init.zeros_(self.lower)
 
     def forward(self, x: Tensor) -> Tensor:
-        """x (..., c) -> (..., c)."""
+        """Map x (..., c) to (..., c)."""
         return x - torch.clamp(x, self.lower, self.upper)
 
     @torch.no_grad()
@@ -72,5 +72,5 @@ class SoftThreshold(nn.Module):
         self.lower.clamp_(max=0)
 
     def extra_repr(self) -> str:
-        """Name the number of maps."""
+        """Show the number of maps."""
         return f"{self.channels}"

@@ -1,4 +1,4 @@
-"""`GraphConv` and its one-filter form: thin shells that hold the parameters of `glocal.nn.functional`."""
+"""`GraphConv` and its one-filter form: modules that hold the parameters of the functions in `glocal.nn.functional`."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from glocal.nn import functional
 
 
 class GraphConv(nn.Module):
-    """Equation 7 before the non-linearity: a filter of `degree` taps for each pair of input channel and output map.
+    """Convolve a signal on a graph (equation 7 without the non-linearity).
 
-    `y = graph_conv(x, graph, filters) + bias`, filters (degree, in_channels, out_channels).
-    On a grid graph this is the ordinary convolution; on a patch graph it is non-local.
+    `y = graph_conv(x, graph, filters) + bias` with filters (degree, in_channels, out_channels): one filter of `degree`
+    taps for each pair of input channel and output map. On a grid graph this is the ordinary convolution. On a patch
+    graph it is non-local. Filters are initialised uniformly in +-1/sqrt(d c), as in `torch.nn.Conv2d`, and biases
+    with 0; `glocal.nn.init` has the paper's choices.
 
     Parameters
     ----------
     in_channels, out_channels, degree : int
         `c`, `m` and `d`.
     bias : bool
-        Add one number to each map.
-    device, dtype
-        Of the parameters, as in `torch.nn`.
+        Whether to add one learned number to each map.
+    device, dtype : optional
+        The device and dtype of the parameters, as in `torch.nn`.
 
-    Filters start uniform in +-1/sqrt(d c), as `torch.nn.Conv2d` does, biases at 0; `glocal.nn.init` has the paper's
-    choices.
-
+    Examples
+    --------
     >>> import glocal
     >>> layer = GraphConv(3, 50, degree=25)
     >>> layer(torch.rand(64, 3), glocal.grid_graph((8, 8), size=5)).shape
@@ -57,14 +58,14 @@ class GraphConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the filters anew and set the bias to 0."""
+        """Draw new filters and set the bias to 0."""
         bound = (self.degree * self.in_channels) ** -0.5
         nn.init.uniform_(self.filters, -bound, bound)
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """x (n, c) or (batch, n, c) -> (n, m) or (batch, n, m); cost O(n d c m)."""
+        """Map x (n, c) or (batch, n, c) to (n, m) or (batch, n, m). Cost: O(n d c m)."""
         if isinstance(graph, Graph) and graph.degree != self.degree:
             raise _other_degree("GraphConv", self.degree, graph)
         if x.shape[-1] != self.in_channels:
@@ -79,14 +80,15 @@ class GraphConv(nn.Module):
         return y + self.bias.to(y.dtype) if torch.is_grad_enabled() else y.add_(self.bias)
 
     def extra_repr(self) -> str:
-        """Name the sizes."""
+        """Show the sizes."""
         return f"{self.in_channels}, {self.out_channels}, degree={self.degree}, bias={self.bias is not None}"
 
 
 class SharedGraphConv(nn.Module):
-    """One filter of `degree` taps, shared by all channels (the non-local layer of the paper's image denoiser).
+    """Convolve all channels with one filter of `degree` taps (the non-local layer of the paper's image denoiser).
 
-    It starts as the mean `1/d` of the neighbours. `device` and `dtype` are those of the filter, as in `torch.nn`.
+    The initial filter is `1/d`, the mean of the neighbours. `device` and `dtype` are those of the filter, as in
+    `torch.nn`.
 
     >>> import glocal
     >>> SharedGraphConv(9)(torch.ones(16, 18), glocal.grid_graph((4, 4), size=3)).shape
@@ -105,17 +107,17 @@ class SharedGraphConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Make the filter the mean of the neighbours again."""
+        """Set the filter to the mean of the neighbours."""
         nn.init.constant_(self.taps, 1 / self.degree)
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """x (n, c) or (batch, n, c) -> the same shape; cost O(n d c)."""
+        """Map x (n, c) or (batch, n, c) to the same shape. Cost: O(n d c)."""
         if isinstance(graph, Graph) and graph.degree != self.degree:
             raise _other_degree("SharedGraphConv", self.degree, graph)
         return functional.shared_conv(x, graph, self.taps)
 
     def extra_repr(self) -> str:
-        """Name the size."""
+        """Show the degree."""
         return f"degree={self.degree}"
 
 

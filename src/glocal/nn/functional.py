@@ -1,4 +1,4 @@
-"""The graph convolution as a function: everything `GraphConv` does, without parameters of its own."""
+"""The graph convolution and related operations as functions, without parameters of their own."""
 
 from __future__ import annotations
 
@@ -15,27 +15,32 @@ _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
-    """Equations 5 to 7 without bias and non-linearity: `y[i, m] = sum_(l, c) g_il x[j_l, c] h[l, c, m]`.
+    """Compute the graph convolution `y[i, m] = sum_(l, c) g_il x[j_l, c] h[l, c, m]` (equations 5 to 7).
+
+    The bias and the non-linearity of equation 7 are separate.
 
     Parameters
     ----------
     x : Tensor, (s, c) or (batch, s, c)
         The signal on the s sources of the graph; s = n unless the graph joins two signals.
     graph : Graph
-        `j_l = graph.neighbors[i, l]` and `g_il = graph.weights[i, l]` (1 where the graph has no weights).
+        `j_l = graph.neighbors[i, l]` and `g_il = graph.weights[i, l]` (1 if the graph has no weights).
     filters : Tensor, (d, c, m)
         One tap for each column, input channel and output map.
 
     Returns
     -------
-    Tensor, (n, m) or (batch, n, m), differentiable in `x`, `filters` and `graph.weights`.
-    Cost: O(n d c m) time; the fast backends need O(n (c + m)) memory besides the result.
+    Tensor, (n, m) or (batch, n, m)
+        Differentiable in `x`, `filters` and `graph.weights`. Cost: O(n d c m) time. The fast backends need
+        O(n (c + m)) memory in addition to the result.
 
     Raises
     ------
     ArgumentError, DeviceError
         If shapes, dtypes or devices do not fit together.
 
+    Examples
+    --------
     >>> import torch
     >>> from glocal import grid_graph
     >>> graph_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3, 1, 1)).T
@@ -57,9 +62,9 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
 
 
 def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
-    """Equation 6 with one filter for all channels: `y[i, c] = sum_l g_il x[j_l, c] h[l]`.
+    """Compute `y[i, c] = sum_l g_il x[j_l, c] h[l]`: equation 6 with one filter for all channels.
 
-    The middle layer of the paper's image denoiser.
+    This is the middle layer of the paper's image denoiser.
 
     Parameters
     ----------
@@ -72,8 +77,11 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
 
     Returns
     -------
-    Tensor, (n, c) or (batch, n, c), differentiable in `x`, `taps` and `graph.weights`. Cost: O(n d c).
+    Tensor, (n, c) or (batch, n, c)
+        Differentiable in `x`, `taps` and `graph.weights`. Cost: O(n d c).
 
+    Examples
+    --------
     >>> import torch
     >>> from glocal import grid_graph
     >>> shared_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3)).T
@@ -94,11 +102,22 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
 
 
 def extract(x: Tensor, graph: Graph) -> Tensor:
-    """Equation 5, for layers of your own: `p[i, l, c] = g_il x[j_l, c]`.
+    """Extract patches `p[i, l, c] = g_il x[j_l, c]` (equation 5), for layers of your own.
 
-    x (s, c) or (batch, s, c) -> patches (n, d, c) or (batch, n, d, c), differentiable in `x` and `graph.weights`.
-    Cost: O(n d c) time and memory; `graph_conv` avoids that memory.
+    Parameters
+    ----------
+    x : Tensor, (s, c) or (batch, s, c)
+        The signal on the sources of the graph.
+    graph : Graph
+        As in `graph_conv`.
 
+    Returns
+    -------
+    Tensor, (n, d, c) or (batch, n, d, c)
+        Differentiable in `x` and `graph.weights`. Cost: O(n d c) time and memory; `graph_conv` avoids that memory.
+
+    Examples
+    --------
     >>> import torch
     >>> from glocal import grid_graph
     >>> extract(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"))[:, :, 0]
@@ -112,16 +131,17 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
 
 
 def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights: Tensor | None = None) -> Tensor:
-    """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, in one pass: x (s, c) -> (m, m).
+    """Compute the Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)` in one pass: x (s, c) -> (m, m).
 
-    With `vertex_weights` (n,) it is `F' diag(vertex_weights) F`, for a part of the vertices or unequal ones.
+    With `vertex_weights` (n,) the result is `F' diag(vertex_weights) F`, which selects or weighs vertices.
 
-    Differentiable in `x`, and by way of `graph_conv` in the others. Cost: O(n m (d c + m)) time, O(n m) memory.
+    The result is differentiable in `x`, and through `graph_conv` also in the other arguments.
+    Cost: O(n m (d c + m)) time, O(n m) memory.
     """
     _check_gram(x, graph, filters, bias)
     if vertex_weights is not None:
         if vertex_weights.shape != (graph.num_vertices,):
-            message = f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},). Give one to each."
+            message = f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},). Give one per vertex."
             raise ArgumentError(message)
         maps = torch.relu(graph_conv(x, graph, filters) + bias)
         return maps.T @ (maps * vertex_weights.unsqueeze(1))
@@ -133,11 +153,16 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights:
 
 
 def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """`gram` in float64, and a function from a gradient of it, (m, m), to that of x, for losses that know their gradient.
+    """Return the Gram matrix in float64 and a function that computes the gradient with respect to `x`.
 
-    `x` may be in float64 where the filters are in float32: float32 speed, but on the CPU no map lies on the wrong side
-    of 0 because of rounding, where the gradient jumps. The gradient has the dtype of the filters.
+    The function takes the gradient of a loss with respect to the Gram matrix, (m, m), and returns the gradient with
+    respect to `x`. Use it for losses with a known gradient.
 
+    `x` may be float64 while the filters are float32. This keeps the speed of float32. On the CPU it also prevents that
+    rounding moves a map to the wrong side of 0, where the gradient jumps. The gradient has the dtype of the filters.
+
+    Examples
+    --------
     >>> import torch
     >>> from glocal import grid_graph
     >>> g, back = gram_pullback(torch.ones(3, 1), grid_graph((3,), size=1), torch.ones(1, 1, 1), torch.zeros(1))
@@ -168,7 +193,7 @@ def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider
 
 
 def total_variation(image: Tensor) -> Tensor:
-    """`sum |x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c). Differentiable. Cost: O(h w c).
+    """Sum `|x_i - x_j|` over adjacent pixels and all channels of an image (h, w, c). Differentiable. Cost: O(h w c).
 
     >>> import torch
     >>> total_variation(torch.tensor([[[0.0], [2.0]], [[0.0], [2.0]]]))
@@ -180,22 +205,22 @@ def total_variation(image: Tensor) -> Tensor:
 
 @torch.no_grad()
 def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
-    """`total_variation` and its gradient, for losses that know theirs."""
+    """Return `total_variation` and its gradient, for losses with a known gradient."""
     value, slope = ops.variation(image)
     return value, slope
 
 
 def reverse(graph: Graph) -> tuple[Tensor, Tensor]:
-    """The edges listed by the vertex they point to: `(start (s + 1,), edges (n d,))`, made once for each graph.
+    """List the edges by the vertex they point to: `(start (s + 1,), edges (n d,))`, computed once per graph.
 
-    `edges[start[j] : start[j + 1]]` are the flat positions in `graph.neighbors` that hold `j`, in increasing order.
-    Backward passes gather over it, which is faster than a scatter and gives the same bits in every run.
+    `edges[start[j] : start[j + 1]]` are the flat positions of `j` in `graph.neighbors`, in increasing order.
+    Backward passes gather over this list. That is faster than a scatter and gives the same bits in every run.
     """
     return known.reverse(graph.neighbors, graph.num_sources)
 
 
 def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: bool = False) -> Tensor:
-    """Check what all operations have in common, and return x with a batch axis."""
+    """Check the arguments that all operations share, and return x with a batch axis."""
     if not isinstance(graph, Graph):
         message = (
             f"{caller}: `graph` is a {type(graph).__name__}, not a Graph. Build one with grid_graph or patch_graph."
@@ -209,7 +234,10 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider:
         )
         raise ArgumentError(message)
     if x.numel() == 0 or parameters.numel() == 0:
-        message = f"{caller}: the signal {tuple(x.shape)} or the filters {tuple(parameters.shape)} are empty. Give both some numbers."
+        message = (
+            f"{caller}: the signal {tuple(x.shape)} or the filters {tuple(parameters.shape)} are empty. "
+            "Give at least one vertex and one channel."
+        )
         raise ArgumentError(message)
     if x.ndim not in (2, 3) or x.shape[-2] != graph.num_sources:
         message = (
@@ -230,7 +258,7 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider:
 
 
 def _autocast(x: Tensor) -> bool:
-    """Whether the operators choose the dtype themselves."""
+    """Whether autocast is on, so that the operators choose the dtype."""
     return torch.is_autocast_enabled(x.device.type)
 
 

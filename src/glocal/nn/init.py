@@ -1,4 +1,4 @@
-"""The paper's ways to fill a layer."""
+"""The paper's initialisations of a layer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from glocal.nn.conv import GraphConv
 
 @torch.no_grad()
 def standard_normal(layer: GraphConv, generator: torch.Generator) -> GraphConv:
-    """Draw filters and biases independently from N(0, 1): style and colour transfer. Returns the layer.
+    """Draw filters and biases independently from N(0, 1), for style and colour transfer. Returns the layer.
 
-    Drawn on the CPU, so one seed means one layer on every device.
+    The numbers are drawn on the CPU, so one seed gives the same layer on every device.
     """
     for parameter in (layer.filters, layer.bias):
         if parameter is not None:
@@ -23,10 +23,10 @@ def standard_normal(layer: GraphConv, generator: torch.Generator) -> GraphConv:
 def mean_and_noise(
     layer: GraphConv, generator: torch.Generator, *, std: float = 0.01, each_map: bool = False
 ) -> GraphConv:
-    """Make one filter the constant `1/d`, draw the others from N(0, std^2): denoising. Returns the layer.
+    """Set one filter to the constant `1/d` and draw the others from N(0, std^2), for denoising. Returns the layer.
 
-    The one filter leads from channel 0 to map 0; with `each_map`, one leads from channel `j` to map `j` for every `j`
-    that is both, so that the layer starts near the mean over the neighbours of each map. Biases start at 0.
+    This filter goes from channel 0 to map 0. With `each_map` there is one from channel `j` to map `j` for every `j`
+    that is both a channel and a map, so that each map starts near the mean over the neighbours. Biases are set to 0.
     """
     layer.filters.copy_(torch.randn(layer.filters.shape, generator=generator, dtype=torch.float64) * std)
     degree, channels, maps = layer.filters.shape

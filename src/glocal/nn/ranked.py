@@ -1,7 +1,7 @@
 """Graph convolution over neighbours that are ordered by similarity, with learned weights.
 
 The neighbours come from `glocal.window_graph`. Their order is the pseudo-coordinate: tap `l` meets the `l`-th most similar
-vertex. The weights are a softmax over the vertex and its neighbours, so a vertex without similar ones keeps to itself.
+vertex. The weights are a softmax over the vertex and its neighbours, so dissimilar neighbours get little weight.
 """
 
 from __future__ import annotations
@@ -16,24 +16,26 @@ from glocal.nn.residual import conv3x3, start_residual
 
 
 class RankedGraphConv(nn.Module):
-    """Convolve the weighted differences of ranked neighbours to their vertex.
+    """Convolve the weighted differences between ranked neighbours and their vertex.
 
     `y_i = sum_l w_il (u_j - u_i) H_l`, `u = x V`, `j = neighbors[i, l]`,
     `w_i = softmax(0, ..., t (s_il - 1) + r_l, ...)` over the vertex itself (similarity 1, logit 0) and its neighbours.
 
-    Learned are `value` V (channels, in_channels), `filters` H (degree, channels, out_channels), the temperature `t`
-    and one logit `r_l` for each rank. Differences make the layer blind to constants: where all neighbours agree, it
-    adds nothing.
+    The layer learns `value` V (channels, in_channels), `filters` H (degree, channels, out_channels), the temperature `t`
+    and one logit `r_l` for each rank. Because it uses differences, its output is 0 where all neighbours are equal to
+    their vertex.
 
     Parameters
     ----------
     in_channels, out_channels, degree : int
         `c`, `m` and the number of neighbours `k`.
     channels : int
-        Width of `u`.
+        The number of channels of `u`.
     temperature : float
-        Where `t` starts.
+        The initial value of `t`.
 
+    Examples
+    --------
     >>> import glocal
     >>> x = torch.rand(1, 8, 8, 4)
     >>> window = glocal.window_graph(x / x.norm(dim=-1, keepdim=True), radius=3, k=5, exclude=1)
@@ -57,7 +59,10 @@ class RankedGraphConv(nn.Module):
         self.logits = nn.Parameter(torch.zeros(degree))
 
     def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:
-        """x (n, c), a graph and its similarities (n, k) -> (n, m). Cost O(n (c + k m) channels) time, O(n k channels) memory."""
+        """Map x (n, c), a graph and its similarities (n, k) to (n, m).
+
+        Cost: O(n (c + k m) channels) time, O(n k channels) memory.
+        """
         if graph.degree != self.degree:
             message = (
                 f"RankedGraphConv: the layer has degree {self.degree}, the graph {graph.degree}. "
@@ -71,12 +76,12 @@ class RankedGraphConv(nn.Module):
         return found
 
     def extra_repr(self) -> str:
-        """Name the sizes."""
+        """Show the sizes."""
         return f"{self.in_channels}, {self.out_channels}, degree={self.degree}, channels={len(self.value)}"
 
 
 def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
-    """Turn similarities (n, k) of unit vectors into weights (n, k): a softmax in which the vertex itself takes part.
+    """Turn similarities (n, k) of unit vectors into weights (n, k) by a softmax that includes the vertex itself.
 
     >>> rank_weights(torch.ones(1, 3), torch.ones(1), torch.zeros(3))
     tensor([[0.2500, 0.2500, 0.2500]])
@@ -87,7 +92,7 @@ def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> T
 
 
 class GraphResidualBlock(nn.Module):
-    """A residual block whose first layer looks at the 3 x 3 surroundings and at similar places of the picture.
+    """A residual block whose first layer reads the 3 x 3 neighbourhood and similar places of the picture.
 
     `x + conv(relu(conv(x) + ranked(x)))`: (b, c, h, w) and the window graph of its b h w vertices -> (b, c, h, w).
 
@@ -106,7 +111,7 @@ class GraphResidualBlock(nn.Module):
         start_residual(self.first, self.second)
 
     def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:
-        """Add what the two layers find. Cost O(n c^2)."""
+        """Add the output of the two layers to x. Cost: O(n c^2)."""
         b, c, h, w = x.shape
         rows = x.permute(0, 2, 3, 1).reshape(-1, c)
         similar = self.similar(rows, graph, similarities).view(b, h, w, c).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""Building blocks of deep networks on pictures: a residual block, and steps to half the resolution and back.
+"""Blocks for deep networks on pictures: a residual block, downsampling and upsampling by 2.
 
 They work on (b, c, h, w) and have no biases: a network of them is positively homogeneous, `f(a x) = a f(x)` for every
 `a > 0`. A convolution here is a `GraphConv` on the lattice `grid_graph((h, w), size=3, boundary="zero")`; `lattice_filters`
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 
 def conv3x3(in_channels: int, out_channels: int) -> nn.Conv2d:
-    """Make a 3 x 3 convolution without bias that keeps the size and sees zeros outside of the picture."""
+    """Make a 3 x 3 convolution without bias that keeps the size and pads the picture with zeros."""
     return nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
 
 
@@ -39,13 +39,13 @@ class ResidualBlock(nn.Module):
         start_residual(self.first, self.second)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add what the two convolutions find."""
+        """Add the output of the two convolutions to x."""
         found: Tensor = self.second(self.first(x).relu_())
         return x + found
 
 
 class Downsample(nn.Conv2d):
-    """Go to half the resolution: a filter of 2 x 2 without overlap, (b, c, h, w) -> (b, m, h / 2, w / 2).
+    """Halve the resolution with 2 x 2 filters without overlap: (b, c, h, w) -> (b, m, h / 2, w / 2).
 
     >>> import torch
     >>> Downsample(8, 16)(torch.rand(1, 8, 6, 4)).shape
@@ -58,7 +58,7 @@ class Downsample(nn.Conv2d):
 
 
 class Upsample(nn.ConvTranspose2d):
-    """Go to twice the resolution, the transpose of `Downsample`: (b, c, h, w) -> (b, m, 2 h, 2 w).
+    """Double the resolution with the transpose of `Downsample`: (b, c, h, w) -> (b, m, 2 h, 2 w).
 
     >>> import torch
     >>> Upsample(16, 8)(torch.rand(1, 16, 3, 2)).shape
@@ -71,7 +71,7 @@ class Upsample(nn.ConvTranspose2d):
 
 
 def start_residual(first: nn.Conv2d, second: nn.Conv2d) -> None:
-    """Start a block near the identity: He's values for the first layer, a tenth of them for the second."""
+    """Initialise a block near the identity: He initialisation for the first layer, a tenth of it for the second."""
     nn.init.kaiming_normal_(first.weight, nonlinearity="relu")
     nn.init.kaiming_normal_(second.weight, nonlinearity="relu")
     second.weight.data.mul_(0.1)

@@ -1,4 +1,4 @@
-"""Layers in a row, each on the graph it names."""
+"""A sequence of layers, each on the graph that it names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from glocal.graph import Graph
 
 
 class GraphSequential(nn.Module):
-    """Apply layers one after the other; a layer given as `(layer, "name")` gets the graph of that name.
+    """Apply layers one after the other. A layer given as `(layer, "name")` gets the graph of that name.
 
-    Layers given alone (activations) get the signal only.
+    Layers without a name (activations) get only the signal.
 
     >>> import torch, glocal
     >>> from glocal.nn import GraphConv, GraphSequential, SharedGraphConv, SoftThreshold
@@ -32,7 +32,7 @@ class GraphSequential(nn.Module):
         self.graphs = tuple(name for _, name in pairs)
 
     def forward(self, x: Tensor, graphs: Mapping[str, Graph]) -> Tensor:
-        """x (n, c) or (batch, n, c) -> the last layer's output. Raises ArgumentError if a graph is missing."""
+        """Map x (n, c) or (batch, n, c) to the output of the last layer. Raises ArgumentError if a graph is missing."""
         for layer, name in zip(self.layers, self.graphs, strict=True):
             if name is None:
                 x = layer(x)
@@ -46,12 +46,12 @@ class GraphSequential(nn.Module):
         return x
 
     def project(self) -> None:
-        """Project every layer that has constraints; call it after each optimiser step."""
+        """Project every layer that has constraints. Call it after each optimiser step."""
         for layer in self.layers:
             project = getattr(layer, "project", None)
             if callable(project):
                 project()
 
     def extra_repr(self) -> str:
-        """Say which layer uses which graph."""
+        """Show which layer uses which graph."""
         return "graphs=" + ", ".join("-" if name is None else name for name in self.graphs)

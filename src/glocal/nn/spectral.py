@@ -1,4 +1,4 @@
-"""The filters the paper compares with (section 2.1): spectral, polynomial and diffusion. Plain, small, dense.
+"""The filters that the paper compares with (section 2.1): spectral, polynomial and diffusion. Small and dense.
 
 They need a symmetric matrix `W` (n, n) of edge weights, e.g. `adjacency(grid_graph((h, w)))`.
 """
@@ -15,7 +15,7 @@ from glocal.graph import Graph
 
 
 def adjacency(graph: Graph) -> Tensor:
-    """The symmetric dense matrix `(W + W') / 2` without self-edges, (n, n). Cost: O(n^2) memory.
+    """Return the symmetric dense matrix `(W + W') / 2` without self-edges, (n, n). Cost: O(n^2) memory.
 
     Raises ArgumentError for a graph between two signals, which has no spectrum.
     """
@@ -35,7 +35,7 @@ def adjacency(graph: Graph) -> Tensor:
 
 
 def laplacian(w: Tensor, *, normalized: bool = False) -> Tensor:
-    """`L = D - W`, or `I - D^(-1/2) W D^(-1/2)`. A vertex without edges has degree 0 and a zero row.
+    """Compute `L = D - W`, or `I - D^(-1/2) W D^(-1/2)`. A vertex without edges has degree 0 and a zero row.
 
     >>> laplacian(torch.tensor([[0.0, 2.0], [2.0, 0.0]]))
     tensor([[ 2., -2.],
@@ -52,19 +52,20 @@ def laplacian(w: Tensor, *, normalized: bool = False) -> Tensor:
 
 
 def spectral_filter(x: Tensor, lap: Tensor, response: Tensor) -> Tensor:
-    """Equation 1: `U diag(response) U' x`, where `L = U diag(lambda) U'` and response (n,) follows rising lambda.
+    """Compute equation 1, `U diag(response) U' x`, where `L = U diag(lambda) U'`: x (n, c) -> (n, c).
 
-    x (n, c) -> (n, c). Cost: O(n^3) for the eigenvectors: what makes this filter impractical.
+    The response (n,) is ordered by increasing lambda. Cost: O(n^3) for the eigenvectors, which makes this filter
+    impractical.
     """
     if response.shape != (lap.shape[0],):
-        message = f"spectral_filter: `response` (shape {tuple(response.shape)}) must be (n={lap.shape[0]},). One number an eigenvalue."
+        message = f"spectral_filter: `response` (shape {tuple(response.shape)}) must be (n={lap.shape[0]},). Give one number per eigenvalue."
         raise ArgumentError(message)
     _, basis = torch.linalg.eigh(lap)
     return basis @ (response.unsqueeze(1) * (basis.T @ x))
 
 
 def polynomial_filter(x: Tensor, lap: Tensor, coefficients: Sequence[float] | Tensor) -> Tensor:
-    """Equation 2: `sum_i alpha_i L^i x`, by Horner's rule. x (n, c) -> (n, c). Cost: O(degree n^2 c), dense."""
+    """Compute equation 2, `sum_i alpha_i L^i x`, by Horner's rule: x (n, c) -> (n, c). Cost: O(degree n^2 c)."""
     alphas = torch.as_tensor(coefficients, dtype=x.dtype, device=x.device)
     y = torch.zeros_like(x)
     for alpha in reversed(alphas.unbind()):
@@ -73,6 +74,6 @@ def polynomial_filter(x: Tensor, lap: Tensor, coefficients: Sequence[float] | Te
 
 
 def diffusion_filter(x: Tensor, w: Tensor, coefficients: Sequence[float] | Tensor) -> Tensor:
-    """`sum_i alpha_i P^i x` with the transition matrix `P = D^-1 W`. x (n, c) -> (n, c)."""
+    """Compute `sum_i alpha_i P^i x` with the transition matrix `P = D^-1 W`: x (n, c) -> (n, c)."""
     degrees = w.sum(1, keepdim=True)
     return polynomial_filter(x, torch.where(degrees > 0, w / degrees.clamp(min=1e-30), 0), coefficients)

@@ -139,6 +139,8 @@ def fit(
     -------
     Fitted; the model is changed in place. Cost: three times that of the loss for each step.
 
+    Examples
+    --------
     >>> model = nn.Linear(1, 1)
     >>> fit(model, lambda step: (model.weight - 2).square().sum(), Stage("demo", 4, 0.1), validate=lambda: 0.0).step
     4

@@ -172,7 +172,7 @@ def test_fewer_colours_than_palette_entries(method):
     flag = np.zeros((9, 9, 3), np.uint8)
     flag[:3], flag[3:6], flag[6:] = (180, 40, 40), (240, 240, 240), (40, 60, 160)
     result = glocal.recolor(flag, REFERENCE, method=method)
-    assert "3 distinct colours only" in result.notes[0]
+    assert "only 3 distinct colours" in result.notes[0]
     assert len(result.palettes.photo) == 3
     assert len(np.unique(result.image.reshape(-1, 3), axis=0)) == 3
     backwards = glocal.recolor(PHOTO, flag, method=method)
@@ -193,7 +193,7 @@ def test_nan_is_refused(which):
 
 
 def test_masks_that_do_not_work():
-    with pytest.raises(InputError, match=r"`mask` selects nothing.*White is where the photo changes"):
+    with pytest.raises(InputError, match=r"`mask` selects nothing.*Paint the part that changes white"):
         glocal.recolor(PHOTO, REFERENCE, mask=np.zeros(PHOTO.shape[:2], np.uint8))
     clear = np.dstack([REFERENCE, np.zeros(REFERENCE.shape[:2], np.uint8)])
     with pytest.raises(InputError, match="no pixel is left, the reference's alpha is 0 everywhere"):

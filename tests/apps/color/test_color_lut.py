@@ -55,10 +55,10 @@ def broken(tmp_path, **about):
 def test_maps_that_cannot_be_read(tmp_path):
     cases = {
         "its version is '9', not '1'. Use the glocal version that wrote it": {"version": "9"},
-        "it is another kind of file": {"format": "glocal-graph-1"},
-        "its content is damaged": {"options": "{"},
-        "its content is damaged. Make it": {"options": json.dumps({"method": "magic"})},
-        "its content is damaged. Make it again": {"options": json.dumps({"colour": 3})},
+        "it is not a color map": {"format": "glocal-graph-1"},
+        "its contents are damaged": {"options": "{"},
+        "its contents are damaged. Make it": {"options": json.dumps({"method": "magic"})},
+        "its contents are damaged. Make it again": {"options": json.dumps({"colour": 3})},
         "its palettes are damaged": {"new": torch.zeros(3, 2).double()},
         "its palettes are damaged. Make": {"palette": torch.full((25, 2), float("nan")).double()},
     }
@@ -71,7 +71,7 @@ def test_maps_that_cannot_be_read(tmp_path):
     data = (tmp_path / "look.glocal").read_bytes()
     for cut in (0, 4, 100, len(data) - 5):
         (tmp_path / "cut.glocal").write_bytes(data[:cut])
-        with pytest.raises(InputError, match=r"it is damaged or no map. Make it again with --save-map"):
+        with pytest.raises(InputError, match=r"it is damaged or not a color map. Make it again with --save-map"):
             ColorMap.load(tmp_path / "cut.glocal")
     assert set(load_file(tmp_path / "look.glocal")) == {"palette", "new"}
 
@@ -123,15 +123,15 @@ def test_finer_luts_are_nearer_to_the_map():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t[: len(t) // 2].rsplit("\n", 1)[0], r"it holds \d+ points, and its size of 4 asks for 64"),
-        (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_3D_SIZE x"), "line 2 .* makes no sense. Export it again"),
+        (lambda t: t[: len(t) // 2].rsplit("\n", 1)[0], r"it has \d+ points, but a size of 4 needs 64"),
+        (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_3D_SIZE x"), "line 2 .* cannot be understood. Export it again"),
         (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_1D_SIZE 64"), "it is one-dimensional"),
         (lambda t: t.replace("DOMAIN_MAX 1.0 1.0 1.0", "DOMAIN_MAX 8 8 8"), "its domain is not 0 to 1"),
         (lambda t: t[:-9] + "nan\n", "NaN or infinite"),
-        (lambda t: t[:-9] + "0.1 0.2\n", "makes no sense"),
-        (lambda t: "", "its size is 0, or stands behind its points. A 3-D LUT has LUT_3D_SIZE first, from 2 to 256"),
-        (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_3D_SIZE 300"), "its size is 300, or stands behind its points"),
-        (lambda t: t + "0 0 0\n", "it holds more points, and its size of 4 asks for 64"),
+        (lambda t: t[:-9] + "0.1 0.2\n", "cannot be understood"),
+        (lambda t: "", "its size is 0, or comes after its points. A 3-D LUT begins with LUT_3D_SIZE, from 2 to 256"),
+        (lambda t: t.replace("LUT_3D_SIZE 4", "LUT_3D_SIZE 300"), "its size is 300, or comes after its points"),
+        (lambda t: t + "0 0 0\n", "it has more points, but a size of 4 needs 64"),
     ],
 )
 def test_cubes_that_cannot_be_read(tmp_path, change, message):
@@ -147,7 +147,7 @@ def test_other_luts_that_cannot_be_read(tmp_path):
     with pytest.raises(InputError, match=r"read LUT .*no such file"):
         read_lut(tmp_path / "missing.cube")
     write_image(tmp_path / "photo.png", Picture(np.zeros((20, 30, 3), np.uint8)))
-    with pytest.raises(InputError, match="a picture of 30 x 20 is no HaldCLUT"):
+    with pytest.raises(InputError, match="a picture of 30 x 20 is not a HaldCLUT"):
         read_lut(tmp_path / "photo.png")
     with pytest.raises(ArgumentError, match=r"the suffix '.3dl' is unknown. Use .cube, or .png"):
         write_lut(tmp_path / "look.3dl", some_map())
@@ -166,7 +166,7 @@ def test_a_cube_with_very_many_lines_is_refused_at_once(tmp_path, head):
 
     (tmp_path / "long.cube").write_text(head + "0.1 0.2 0.3\n" * 300_000)
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"it holds more points|stands behind its points"):
+    with pytest.raises(InputError, match=r"it has more points|comes after its points"):
         read_lut(tmp_path / "long.cube")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

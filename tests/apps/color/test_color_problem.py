@@ -92,7 +92,7 @@ def test_start_is_kept_exactly_when_moving_costs_more_than_it_gains():
     problem = random_problem(n=16, lambdas=(1.0, 1e3, 1.0))
     minimum = problem.solve(50)
     assert torch.equal(minimum.x, problem.start)
-    assert minimum.reason == "the start is the minimum"
+    assert minimum.reason == "the initial palette is the minimum"
     # first order: no direction descends, not even a tiny step along the gradient
     _, slope = value_and_gradient(problem, problem.start)
     assert float(problem(problem.start - 1e-6 * slope)) > float(problem(problem.start))

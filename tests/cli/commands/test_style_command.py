@@ -269,7 +269,7 @@ def test_a_painting_of_one_colour(folder, capsys):
     Image.new("RGB", (30, 30), (9, 90, 200)).save("flat.png")
     assert run(["style", "photo.png", "flat.png", "-o", "out.png", *QUICK]) == 3
     assert (
-        "error: stylize (flat.png): the painting has one colour only, so there is no style to take from it. "
+        "error: stylize (flat.png): the painting has only one colour, so it has no style to transfer. "
         "Try: use a painting with strokes or texture." in capsys.readouterr().err
     )
 

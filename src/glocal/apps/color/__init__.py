@@ -1,1 +1,1 @@
-"""Colour transfer: the palette of one photo on another."""
+"""Colour transfer: apply the palette of one photo to another."""

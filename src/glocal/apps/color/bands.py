@@ -1,4 +1,4 @@
-"""Large pictures a band at a time."""
+"""Process large pictures one band at a time."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from glocal.kernels.cpu.threads import one_thread
 
 BAND = 1 << 16
-"""Colours worked on at a time: the temporaries of a band fit into the cache, whatever the size of the picture."""
+"""The number of colours in a band. Its temporaries fit into the cache, whatever the size of the picture."""
 
 
 def in_bands(function: Callable[[Tensor], Tensor], colors: Tensor) -> Tensor:
-    """Apply a function of colours (m, 3) -> (m, 3) to (..., 3), each thread with bands of its own.
+    """Apply a function of colours (m, 3) -> (m, 3) to (..., 3). Each thread processes its own bands.
 
-    One thread a band, instead of all threads for each of some fifty operations, never waits for the slowest of them.
-    Cost: the result and, for each thread, the temporaries of a band.
+    With one thread per band no thread waits for another. With all threads on each of some fifty operations, each
+    operation would wait for the slowest thread. Memory: the result and, for each thread, the temporaries of a band.
 
     >>> in_bands(lambda rgb: 1 - rgb, torch.zeros(2, 2, 3)).sum()
     tensor(12.)

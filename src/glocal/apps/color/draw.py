@@ -1,4 +1,4 @@
-"""The paper's figure of palettes: of the photo, of both results, of the reference, and the way of every colour."""
+"""The paper's figure of palettes: of the photo, both results and the reference, and the path of every colour."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray
 def palette_sheet(photo: Tensor, graph: Tensor, transport: Tensor, reference: Tensor) -> Array:
     """Draw four palettes (n, 2) and, below, the `ab` plane with a line from each old colour to its new one.
 
-    Returns a picture (h, w, 3) uint8: palettes in one row (`X_t`, `X*`, `X_ot`, `X_s`), and the two ways side by side.
+    Returns a picture (h, w, 3) uint8: palettes in one row (`X_t`, `X*`, `X_ot`, `X_s`), and both methods side by side.
     """
     from PIL import Image, ImageDraw
 
@@ -55,12 +55,12 @@ def _swatches(pen: Any, palette: Tensor, left: int, top: int) -> None:
 
 
 def _reach(palettes: Any) -> float:
-    """How far the plane has to extend from gray, with a margin."""
+    """Return how far the plane has to extend from gray, with a margin."""
     return max(10.0, 1.08 * max(float(p.abs().max()) for p in palettes))
 
 
 def _plane(pen: Any, old: Tensor, new: Tensor, left: int, top: int, width: int, reach: float) -> None:
-    """One `ab` plane: a to the right, b upwards, gray in the middle."""
+    """Draw one `ab` plane: a to the right, b upwards, gray in the middle."""
     pen.rectangle((left, top, left + width, top + _PLANE), outline=_LINE)
     middle, centre = left + width / 2, top + _PLANE / 2
     pen.line((left, centre, left + width, centre), fill=_LINE)

@@ -46,7 +46,7 @@ def kmeans(points: Points, weights: NDArray[np.float64], *, count: int, seed: in
 
 
 def _start(points: Points, weights: NDArray[np.float64], count: int, random: np.random.RandomState) -> Points:
-    """Draw centres one by one, far from those before (k-means++); of several candidates the best is taken."""
+    """Draw centres one by one, far from the earlier ones (k-means++). The best of several candidates is used."""
     trials = 2 + int(np.log(count))
     chosen = [int(random.choice(len(points), p=weights / weights.sum()))]
     nearest = _squared(points, points[chosen])[:, 0]
@@ -87,7 +87,7 @@ def _nearest(extended: Points, centers: Points) -> NDArray[np.intp]:
 
 
 def _means(points: Points, weights: NDArray[np.float64], labels: NDArray[np.intp], centers: Points) -> Points:
-    """Return the mean of each cluster. An empty cluster takes the point that is farthest from its centre."""
+    """Return the mean of each cluster. An empty cluster gets the point that is farthest from its centre."""
     count = len(centers)
     empty = np.flatnonzero(np.bincount(labels, minlength=count) == 0)
     if len(empty):

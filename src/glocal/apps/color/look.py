@@ -28,14 +28,14 @@ _FORMAT, _VERSION = "glocal-color-map", "1"
 
 @dataclass(frozen=True, eq=False)
 class ColorMap:
-    """What a colour transfer does to a colour; it does not depend on where the pixel is.
+    """The function that a colour transfer applies to each colour. It does not depend on the position of the pixel.
 
     Parameters
     ----------
     palette, new : Tensor, (n, 2) float64
         Chrominances of the photo's palette before and after, in units of Lab.
     options : ColorOptions
-        Mapping, strength, gamut and protection; the rest tells how the palette was found.
+        Mapping, strength, gamut and protection. The other options only record how the palette was computed.
     curve : Tensor, (101,) float32, or None
         The tone curve for `luminance="match"`.
     """
@@ -60,14 +60,14 @@ class ColorMap:
         return replace(self, options=replace(self.options, strength=strength))
 
     def __call__(self, rgb: Tensor) -> Tensor:
-        """Change colours: sRGB in [0, 1], (..., 3) float32, to the same. Cost: O(size) time, memory for the result.
+        """Map colours to colours: sRGB in [0, 1], (..., 3) float32. Cost: O(size) time, memory for the result.
 
-        A band at a time: sRGB to Lab, the chrominance's displacement, protection, tone, gamut, back to sRGB.
+        One band at a time: sRGB to Lab, displacement of the chrominance, protection, tone, gamut, back to sRGB.
         """
         if self.options.strength == 0:
             return rgb.clone()  # to Lab and back would change the last bits
         if self.options.mapping == "smooth":
-            _ = self._field  # made once, before the threads start
+            _ = self._field  # computed once, before the threads start
         if self.options.gamut == "compress":
             chroma_limits()
         return in_bands(self._changed, rgb)
@@ -91,7 +91,7 @@ class ColorMap:
         return rgb_from_lab(after).clamp_(0, 1)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the map to `path` (safetensors with the options as text). The file appears whole or not at all."""
+        """Write the map to `path` (safetensors with the options as text). The file appears complete or not at all."""
         from safetensors.torch import save
 
         tensors = {"palette": self.palette, "new": self.new}
@@ -117,10 +117,10 @@ class ColorMap:
             message = f"read color map ({path}): {why}. Check the name."
             raise InputError(message) from error
         except SafetensorError as error:
-            message = f"read color map ({path}): it is damaged or no map. Make it again with --save-map."
+            message = f"read color map ({path}): it is damaged or not a color map. Make it again with --save-map."
             raise InputError(message) from error
         if about.get("format") != _FORMAT:
-            message = f"read color map ({path}): it is another kind of file. Use one that --save-map wrote."
+            message = f"read color map ({path}): it is not a color map. Use a file that --save-map wrote."
             raise InputError(message)
         if about.get("version") != _VERSION:
             message = (
@@ -141,7 +141,7 @@ def _checked(path: str | os.PathLike[str], options: str, tensors: dict[str, Tens
         whole = whole and (curve is None or (curve.shape == (101,) and bool(torch.isfinite(curve).all())))
         whole = whole and bool(torch.isfinite(palette).all() and torch.isfinite(new).all())
     except (ValueError, TypeError, KeyError, AttributeError, GlocalError) as error:
-        message = f"read color map ({Path(path)}): its content is damaged. Make it again with --save-map."
+        message = f"read color map ({Path(path)}): its contents are damaged. Make it again with --save-map."
         raise InputError(message) from error
     if not whole:
         message = f"read color map ({Path(path)}): its palettes are damaged. Make it again with --save-map."

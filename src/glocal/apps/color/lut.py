@@ -24,22 +24,22 @@ from glocal.files.images.write import write_image
 CUBE_SIZES = (33, 65)
 _LONGEST = 4096  # characters of a line
 HALD_LEVEL = 8
-"""A HaldCLUT of level 8 is 512 x 512 pixels for 64 points an axis, the size that editors ship."""
+"""A HaldCLUT of level 8 is 512 x 512 pixels for 64 points per axis, the size that editors ship."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lut:
-    """A map from sRGB to sRGB given at `size` points an axis: table (size, size, size, 3), red first, in [0, 1]."""
+    """A map from sRGB to sRGB, given at `size` points per axis: table (size, size, size, 3), red first, in [0, 1]."""
 
     table: Tensor
 
     @property
     def size(self) -> int:
-        """Points along an axis."""
+        """The number of points along each axis."""
         return self.table.shape[0]
 
     def __call__(self, rgb: Tensor) -> Tensor:
-        """Look colours up: (..., 3) float32 in [0, 1] to the same, linear between points. Cost: O(size of rgb)."""
+        """Look up colours (..., 3) float32 in [0, 1], with linear interpolation. Cost: O(size of rgb)."""
         grid = self.table.permute(3, 0, 1, 2).unsqueeze(0)
 
         def look_up(part: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ class Lut:
 
 
 def lut_of(look: Callable[[Tensor], Tensor], size: int) -> Lut:
-    """Tabulate a colour map at `size` points an axis. Cost: O(size^3)."""
+    """Tabulate a colour map at `size` points per axis. Cost: O(size^3)."""
     if not 2 <= size <= 129:
         message = f"lut_of: `size` (={size}) must be between 2 and 129. Editors read 33 and 65."
         raise ArgumentError(message)
@@ -60,7 +60,7 @@ def lut_of(look: Callable[[Tensor], Tensor], size: int) -> Lut:
 
 
 def write_lut(path: str | os.PathLike[str], look: Callable[[Tensor], Tensor], *, size: int = 33, overwrite: bool = False) -> Lut:  # fmt: skip
-    """Write a map as `.cube` with `size` points an axis, or as a 16-bit HaldCLUT `.png` with 64; returns the table."""
+    """Write a map as `.cube` with `size` points per axis, or as a 16-bit HaldCLUT `.png` with 64. Returns the table."""
     suffix = Path(path).suffix.lower()
     if suffix == ".cube":
         lut = lut_of(look, size)
@@ -76,7 +76,7 @@ def write_lut(path: str | os.PathLike[str], look: Callable[[Tensor], Tensor], *,
 
 
 def read_lut(path: str | os.PathLike[str]) -> Lut:
-    """Read a `.cube` or HaldCLUT `.png`. Raises InputError if it is missing, damaged or of another kind."""
+    """Read a `.cube` or HaldCLUT `.png`. Raises InputError if it is missing, damaged or not a LUT."""
     if Path(path).suffix.lower() == ".png":
         return _from_hald(path, read_image(path))
     try:
@@ -89,12 +89,12 @@ def read_lut(path: str | os.PathLike[str]) -> Lut:
         message = f"read LUT ({path}): {(error.strerror or 'it cannot be read').lower()}. Check the name."
         raise InputError(message) from error
     except UnicodeDecodeError as error:
-        message = f"read LUT ({path}): it is not text, so no .cube file. Export it again."
+        message = f"read LUT ({path}): it is not text, so it is not a .cube file. Export it again."
         raise InputError(message) from error
 
 
 def cube_text(lut: Lut, *, title: str) -> str:
-    """Return the text of a `.cube` file: one line a point, red changing fastest."""
+    """Return the text of a `.cube` file: one line per point, red changes fastest."""
     rows = lut.table.permute(2, 1, 0, 3).reshape(-1, 3).clamp(0, 1).tolist()
     safe = title.replace('"', "'").replace("\n", " ")
     head = [f'TITLE "{safe}"', f"LUT_3D_SIZE {lut.size}", "DOMAIN_MIN 0.0 0.0 0.0", "DOMAIN_MAX 1.0 1.0 1.0"]
@@ -102,14 +102,14 @@ def cube_text(lut: Lut, *, title: str) -> str:
 
 
 def hald_pixels(lut: Lut) -> np.ndarray:
-    """Return a HaldCLUT: the points in raster order, red changing fastest, in a square of `size^1.5` pixels, 16 bits."""
+    """Return a HaldCLUT: the points in raster order, red changes fastest, in a square of `size^1.5` pixels, 16 bits."""
     side = math.isqrt(lut.size**3)
     values = lut.table.permute(2, 1, 0, 3).reshape(side, side, 3).clamp(0, 1).numpy()
     return to_depth(np.ascontiguousarray(values), "16")
 
 
 def _from_cube(path: str | os.PathLike[str], file: TextIO) -> Lut:
-    """Read line by line, and no further than the size asks for: a small head may be followed by any amount of lines."""
+    """Read line by line, and only as many lines as the size needs: any number of lines may follow a small header."""
     size, number = 0, 0
     values = array("f")
     while line := file.readline(_LONGEST):
@@ -133,20 +133,22 @@ def _from_cube(path: str | os.PathLike[str], file: TextIO) -> Lut:
         except GlocalError:
             raise
         except (ValueError, IndexError) as error:
-            message = f"read LUT ({path}): line {number} ({line[:40].rstrip()!r}) makes no sense. Export it again."
+            message = (
+                f"read LUT ({path}): line {number} ({line[:40].rstrip()!r}) cannot be understood. Export it again."
+            )
             raise InputError(message) from error
         if len(values) > 3 * size**3:
             break
     if not 2 <= size <= 256:
         message = (
-            f"read LUT ({path}): its size is {size}, or stands behind its points. A 3-D LUT has LUT_3D_SIZE first, from 2 "
+            f"read LUT ({path}): its size is {size}, or comes after its points. A 3-D LUT begins with LUT_3D_SIZE, from 2 "
             "to 256. Export it again."
         )
         raise InputError(message)
     if len(values) != 3 * size**3:
         many = "more" if len(values) > 3 * size**3 else len(values) // 3
         message = (
-            f"read LUT ({path}): it holds {many} points, and its size of {size} asks for {size**3}. "
+            f"read LUT ({path}): it has {many} points, but a size of {size} needs {size**3}. "
             "It was cut short or damaged: export it again."
         )
         raise InputError(message)
@@ -158,7 +160,7 @@ def _check_domain(path: str | os.PathLike[str], words: list[str]) -> None:
     wanted = {"DOMAIN_MIN": {0.0}, "DOMAIN_MAX": {1.0}, "LUT_3D_INPUT_RANGE": {0.0, 1.0}}[words[0]]
     if {float(word) for word in words[1:]} != wanted:
         message = (
-            f"read LUT ({path}): its domain is not 0 to 1 ({' '.join(words)}), it is meant for log or HDR footage. "
+            f"read LUT ({path}): its domain is not 0 to 1 ({' '.join(words)}), so it is meant for log or HDR footage. "
             "Export it for sRGB or Rec. 709."
         )
         raise InputError(message)
@@ -169,7 +171,7 @@ def _from_hald(path: str | os.PathLike[str], picture: Picture) -> Lut:
     size = round(side ** (2 / 3))
     if picture.gray or picture.size != (side, side) or size < 2 or size**3 != side * side:
         message = (
-            f"read LUT ({path}): a picture of {picture.size[1]} x {picture.size[0]} is no HaldCLUT (level 8 has "
+            f"read LUT ({path}): a picture of {picture.size[1]} x {picture.size[0]} is not a HaldCLUT (level 8 has "
             "512 x 512). Use one that --lut wrote."
         )
         raise InputError(message)
@@ -179,6 +181,6 @@ def _from_hald(path: str | os.PathLike[str], picture: Picture) -> Lut:
 
 def _finite(path: str | os.PathLike[str], table: Tensor) -> Lut:
     if not bool(torch.isfinite(table).all()):
-        message = f"read LUT ({path}): it holds values that are NaN or infinite. Export it again."
+        message = f"read LUT ({path}): it has values that are NaN or infinite. Export it again."
         raise InputError(message)
     return Lut(table.clamp(0, 1).contiguous())

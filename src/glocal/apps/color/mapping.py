@@ -1,4 +1,4 @@
-"""From a changed palette to changed pixels: the paper's nearest entry, and a smooth field that does not posterise."""
+"""Apply a changed palette to pixels: the paper's nearest entry, or a smooth field that does not posterise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SIDE = int(2 * _HALF / _STEP) + 1
 def bandwidth(palette: Tensor) -> float:
     """Return the width `h` of the smooth mapping: 1.5 times the median distance to the fourth nearest entry, at least 2.
 
-    Narrower, the field follows single entries and gradients band; wider, distinct colours are averaged.
+    A narrower field follows single entries and causes banding in gradients. A wider field averages distinct colours.
 
     >>> bandwidth(torch.tensor([[0.0, 0.0], [10.0, 0.0], [20.0, 0.0]]))
     30.0
@@ -24,11 +24,11 @@ def bandwidth(palette: Tensor) -> float:
 
 
 def displacement(ab: Tensor, palette: Tensor, new: Tensor, *, width: float) -> Tensor:
-    """Interpolate the palette's displacement `v_i = new_i - palette_i` over the `ab` plane, smoothly.
+    """Interpolate the palette's displacement `v_i = new_i - palette_i` smoothly over the `ab` plane.
 
-    `v(x) = sum_i w_i v_i / sum_i w_i` with `w_i = exp(-|x - p_i|^2 / h^2)`. A mean never exceeds what it averages, so
-    nothing overshoots; far from all entries the nearest one's displacement remains, so nothing is extrapolated.
-    (A local affine fit with the same weights was tried: `benchmarks/color.py` finds it no better.)
+    `v(x) = sum_i w_i v_i / sum_i w_i` with `w_i = exp(-|x - p_i|^2 / h^2)`. A mean never exceeds the values that it
+    averages, so nothing overshoots. Far from all entries it is the displacement of the nearest entry, so nothing is
+    extrapolated. (A local affine fit with the same weights was tried: in `benchmarks/color.py` it is not better.)
 
     Parameters
     ----------
@@ -41,8 +41,11 @@ def displacement(ab: Tensor, palette: Tensor, new: Tensor, *, width: float) -> T
 
     Returns
     -------
-    Tensor, (m, 2). Cost: O(m n) time and memory.
+    Tensor, (m, 2)
+        The displacements. Cost: O(m n) time and memory.
 
+    Examples
+    --------
     >>> palette = torch.tensor([[0.0, 0.0], [10.0, 0.0]])
     >>> displacement(torch.tensor([[5.0, 0.0], [90.0, 0.0]]), palette, palette + torch.tensor([1.0, 2.0]), width=8.0)
     tensor([[1., 2.],
@@ -54,14 +57,14 @@ def displacement(ab: Tensor, palette: Tensor, new: Tensor, *, width: float) -> T
 def kernel_weights(ab: Tensor, palette: Tensor, *, width: float) -> Tensor:
     """Return the weights `w_i / sum_j w_j` of the entries at each chrominance, (m, n).
 
-    Worked out in logarithms, so that a colour far from all entries has weights as well.
+    They are computed in logarithms, so that a colour far from all entries also has weights.
     """
     distances = torch.cdist(ab, palette, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.softmax(-(distances / width).square(), 1)
 
 
 def field(palette: Tensor, new: Tensor, *, width: float) -> Tensor:
-    """`displacement` on a grid of whole units over [-128, 128]^2, (2, 257, 257) float32, for `looked_up`."""
+    """Return `displacement` on a grid of whole units over [-128, 128]^2, (2, 257, 257) float32, for `looked_up`."""
     axis = torch.linspace(-_HALF, _HALF, _SIDE, dtype=torch.float64)
     grid = torch.cartesian_prod(axis, axis)
     parts = [displacement(part, palette.double(), new.double(), width=width) for part in grid.split(16384)]
@@ -76,5 +79,5 @@ def looked_up(ab: Tensor, table: Tensor) -> Tensor:
 
 
 def nearest(ab: Tensor, palette: Tensor) -> Tensor:
-    """Return the number of the nearest palette entry for each chrominance (m, 2), ties to the smaller number. Cost: O(m n)."""
+    """Return the index of the nearest palette entry for each chrominance (m, 2); ties go to the smaller. Cost: O(m n)."""
     return (torch.cdist(ab, palette, compute_mode="donot_use_mm_for_euclid_dist")).argmin(1)

@@ -1,6 +1,6 @@
-"""How good a colour transfer is: how near its colours come to the reference's, and what it breaks in the photo.
+"""Measures of a colour transfer: the distance of its colours to the reference, and the artefacts in the photo.
 
-All work on Lab pictures (h, w, 3) or chrominances (n, 2), in float, before any rounding to 8 bits.
+All functions take Lab pictures (h, w, 3) or chrominances (n, 2) in float, before any rounding to 8 bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glocal.color_space import lab_from_rgb
 Map = Callable[[Tensor], Tensor]
 
 SMALL, LARGE = 2.0, 6.0
-"""Two pixels side by side look alike below `SMALL` units of `ab` and form an edge above `LARGE`."""
+"""Two adjacent pixels look alike below `SMALL` units of `ab` and form an edge above `LARGE`."""
 
 _DIRECTIONS, _QUANTILES, _POINTS = 64, 2048, 32768
 
@@ -24,8 +24,8 @@ _DIRECTIONS, _QUANTILES, _POINTS = 64, 2048, 32768
 def sliced_wasserstein(x: Tensor, y: Tensor) -> float:
     """Return the sliced 1-Wasserstein distance of two sets of chrominances (n, 2), (k, 2), in units of Lab.
 
-    The mean, over 64 evenly spaced directions, of the mean distance between the sorted projections, read at 2,048
-    quantiles; at most 32,768 points of each set, evenly chosen, are used. Deterministic. Cost: O(64 n log n).
+    This is the mean over 64 evenly spaced directions of the mean distance between the sorted projections, at 2,048
+    quantiles. At most 32,768 evenly chosen points of each set are used. Deterministic. Cost: O(64 n log n).
 
     >>> round(sliced_wasserstein(torch.zeros(5, 2), torch.tensor([[3.0, 0.0]])), 2)
     1.91
@@ -56,12 +56,13 @@ def steps(lab: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Quality:
-    """`distance` to the reference's colours (sliced Wasserstein, units of Lab), and three artefacts, lower is better.
+    """The distance to the reference's colours and three artefacts. Lower is better.
 
-    `torn`: per cent of neighbouring pixels that looked alike (difference of `ab` below 2) and now form an edge (above
-    6). `flat`: per cent of neighbours with a small difference (0.25 to 2) that lost 95 % of it or more. Banding shows in
-    both: flat steps with jumps between them. `distortion`: `sum | |g'| - s |g| | / sum |g'|`, where `g` and `g'` are the
-    differences before and after and `s = sum |g'| / sum |g|`, so a global change of saturation costs nothing.
+    `distance`: the sliced Wasserstein distance to the reference's colours, in units of Lab. `torn`: the percentage of
+    adjacent pixels that looked alike (difference of `ab` below 2) and now form an edge (above 6). `flat`: the percentage
+    of adjacent pixels with a small difference (0.25 to 2) that lost 95 % of it or more. Banding increases both: flat
+    steps with jumps between them. `distortion`: `sum | |g'| - s |g| | / sum |g'|`, where `g` and `g'` are the differences
+    before and after, and `s = sum |g'| / sum |g|`. So a global change of saturation is not counted.
     """
 
     distance: float
@@ -95,9 +96,9 @@ def _share(what: Tensor, among: Tensor) -> float:
 
 
 def difference_of_maps(first: Map, second: Map, rgb: Tensor) -> tuple[float, float]:
-    """Mean and largest colour difference between what two maps make of a picture (h, w, 3), a band at a time.
+    """Return the mean and the largest colour difference between the results of two maps on a picture (h, w, 3).
 
-    The Euclidean distance in Lab (CIE 1976); about 2 is just visible. Cost: O(size) time, constant memory.
+    It is the Euclidean distance in Lab (CIE 1976); about 2 is just visible. Cost: O(size) time, constant memory.
     """
     total, largest, flat = 0.0, 0.0, rgb.reshape(-1, 3)
     for part in flat.split(1 << 18):

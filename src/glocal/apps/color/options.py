@@ -1,4 +1,4 @@
-"""The options of colour transfer. Free of torch; the Python call and the command line share them."""
+"""The options of colour transfer, for the Python call and the command line. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Protection = Literal["neutrals", "skin"]
 
 
 def parse_lambdas(text: str) -> tuple[float, ...]:
-    """Three weights as people write them on a command line.
+    """Parse three weights as written on a command line.
 
     >>> parse_lambdas("1, 0.1, 1")
     (1.0, 0.1, 1.0)
@@ -31,7 +31,7 @@ def parse_lambdas(text: str) -> tuple[float, ...]:
 
 
 def parse_protect(text: str) -> tuple[str, ...]:
-    """Names of what to protect as people write them on a command line.
+    """Parse the names of colours to protect as written on a command line.
 
     >>> parse_protect("neutrals,skin")
     ('neutrals', 'skin')
@@ -51,49 +51,54 @@ def _check_protect(names: Any) -> None:
 
 @dataclass(frozen=True)
 class ColorOptions(Options):
-    """What may be chosen about a colour transfer."""
+    """The options of one colour transfer."""
 
     call: ClassVar[str] = "recolor"
 
     method: Method = option("graph", "The paper's random graph layer (A.1), or optimal transport (A.2).")
     mapping: Mapping = option(
-        "smooth", "A smooth field over the colours, or the paper's nearest palette entry, which leaves 64 colours."
+        "smooth",
+        "smooth: a smooth field over the colours. nearest: the paper's nearest palette entry, which gives 64 colours.",
     )
-    colors: int = option(64, "Palette entries.", min=1, max=1024)
-    weigh: Weigh = option("equal", "All palette entries count the same, or each by its share of the picture.")
-    strength: float = option(1.0, "0 leaves the photo as it is, 1 is the whole change.", min=0, max=2)
-    luminance: Luminance = option("keep", "Leave the luminance, or move its distribution half way to the reference's.")
-    gamut: Gamut = option("compress", "Colours beyond sRGB: bring them back in order, or cut them off.")
+    colors: int = option(64, "Number of palette entries.", min=1, max=1024)
+    weigh: Weigh = option(
+        "equal", "equal: all palette entries count the same. pixels: each counts by its share of the picture."
+    )
+    strength: float = option(1.0, "0 is the unchanged photo, 1 the full change.", min=0, max=2)
+    luminance: Luminance = option(
+        "keep", "keep: the photo's luminance. match: move its distribution half way to the reference's."
+    )
+    gamut: Gamut = option("compress", "Colours outside sRGB: compress them smoothly, or clip them.")
     protect: tuple[Protection, ...] = option(
         (),
-        "Colours that stay as they are: neutrals, skin or neutrals,skin.",
+        "Colours that do not change: neutrals, skin or neutrals,skin.",
         must="be a list of names",
         parse=parse_protect,
         metavar="<names>",
     )
     lambdas: tuple[float, float, float] = option(
         (1.0, 0.1, 1.0),
-        "Weights of likeness to the reference, of moving little, and of keeping similar colours together.",
+        "Weights of the three terms: similarity to the reference, small changes, similar colours stay together.",
         min=0,
         must="be three numbers, none negative",
-        remedy="The paper has 1, 0.1, 1.",
+        remedy="The paper uses 1, 0.1, 1.",
         flag="--lambda",
         parse=parse_lambdas,
         metavar="<g1,g2,g3>",
     )
-    iterations: int = option(200, "At most so many steps of the optimiser.", min=1)
-    slack: float = option(1.0, "Transport: how often a reference colour may be used, 1 is the paper.", min=1)
-    seed: int = option(0, "Draws the palette and the random layer.", min=0)
+    iterations: int = option(200, "Maximum number of optimiser steps.", min=1)
+    slack: float = option(1.0, "Transport: how often a reference colour may be used. The paper uses 1.", min=1)
+    seed: int = option(0, "Seed of the palette and of the random layer.", min=0)
     device: str = option(
         "cpu",
-        "As in the other jobs; colours are computed on the CPU, whatever it says.",
+        "Accepted as in the other jobs, but colours are always computed on the CPU.",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",
         no_flag=True,
     )
-    degree: int = option(10, "Neighbours of a palette entry in the graph.", min=1, hidden=True)
-    maps: int = option(100, "Random feature maps.", min=1, hidden=True)
+    degree: int = option(10, "Number of neighbours of a palette entry in the graph.", min=1, hidden=True)
+    maps: int = option(100, "Number of random feature maps.", min=1, hidden=True)
     sigma: float = option(
         0.25, "Width of the graph's weights.", above=0, must="be positive", remedy="The paper uses 0.25.", hidden=True
     )

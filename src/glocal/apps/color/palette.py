@@ -1,4 +1,4 @@
-"""Palettes: the chrominances of a picture as a small set of points in the `ab` plane (appendix A.1)."""
+"""Palettes: represent the chrominances of a picture by a small set of points in the `ab` plane (appendix A.1)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from glocal.apps.color.kmeans import kmeans
 CELL = 0.5
 """Chrominances closer than this, in units of Lab, count as one colour; a difference of 1 is just visible."""
 
-_HALF = 128.0  # the ab plane of every display profile fits into [-128, 128)
+_HALF = 128.0  # the ab values of every display profile are in [-128, 128)
 _SIDE = int(2 * _HALF / CELL)
 
 
@@ -27,23 +27,26 @@ class Chroma:
 
 
 def chroma_of(ab: Tensor, weights: Tensor | None = None) -> Chroma:
-    """Gather chrominances in cells of `CELL` x `CELL`; each cell is represented by the mean of what fell into it.
+    """Collect chrominances in cells of `CELL` x `CELL`. Each cell is represented by the mean of its chrominances.
 
     Parameters
     ----------
     ab : Tensor, (n, 2)
         Chrominances in units of Lab.
     weights : Tensor, (n,), or None
-        How much each counts, for masks.
+        The weight of each chrominance, for masks.
 
     Returns
     -------
-    Chroma with at most as many points as occupied cells, in float64. Cost: O(n + 512^2).
+    Chroma
+        One point per occupied cell, in float64. Cost: O(n + 512^2).
 
+    Examples
+    --------
     >>> chroma_of(torch.tensor([[10.1, 0.1], [10.2, 0.1], [-30.0, 5.0]])).shares
     tensor([0.3333, 0.6667], dtype=torch.float64)
     """
-    cells = ((ab + _HALF) / CELL).round().clamp(0, _SIDE - 1).long()  # gray lies in the middle of a cell
+    cells = ((ab + _HALF) / CELL).round().clamp(0, _SIDE - 1).long()  # gray is in the middle of a cell
     number = cells[:, 0] * _SIDE + cells[:, 1]
     ones = torch.ones(len(ab), dtype=torch.float64) if weights is None else weights.double()
     mass = torch.bincount(number, ones, minlength=_SIDE * _SIDE)
@@ -62,12 +65,15 @@ def joined(chromas: Sequence[Chroma]) -> Chroma:
 def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
     """Cluster chrominances into `colors` entries by k-means (`X_s`, `X_t`), sorted by hue and then by chroma.
 
-    A distribution of fewer points than `colors` gives all its points, so the palette may be shorter.
+    If the distribution has fewer points than `colors`, the palette is all of them. So it may be shorter.
 
     Returns
     -------
-    Tensor, (n, 2) float64 in units of Lab, n <= colors. Cost: O(m n) for each of some tens of rounds.
+    Tensor, (n, 2) float64
+        In units of Lab, n <= colors. Cost: O(m n) for each of some tens of rounds.
 
+    Examples
+    --------
     >>> chroma = chroma_of(torch.tensor([[40.0, 0.0], [0.0, 40.0], [0.0, 41.0]]))
     >>> palette_of(chroma, colors=2, seed=0)
     tensor([[40.0000,  0.0000],
@@ -82,7 +88,7 @@ def palette_of(chroma: Chroma, *, colors: int, seed: int) -> Tensor:
 def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:
     """Return the share of the picture that is nearest to each entry of a palette (n, 2): (n,), sum 1. Cost: O(m n).
 
-    An entry that occurs several times divides its share.
+    The share of an entry that occurs several times is divided among its copies.
 
     >>> chroma = chroma_of(torch.tensor([[40.0, 0.0], [0.0, 40.0], [0.0, 41.0], [0.0, 42.0]]))
     >>> shares_of(torch.tensor([[40.0, 0.0], [0.0, 41.0], [40.0, 0.0]]).double(), chroma)
@@ -96,12 +102,12 @@ def shares_of(palette: Tensor, chroma: Chroma) -> Tensor:
 
 
 def repeated(palette: Tensor, size: int) -> Tensor:
-    """Return a palette of exactly `size` entries: a shorter one repeats its entries in turn, which k-means allows as well."""
+    """Return a palette of exactly `size` entries. A shorter one repeats its entries in turn, as k-means also may."""
     return palette[torch.arange(size) % len(palette)].clone()
 
 
 def by_hue(palette: Tensor) -> Tensor:
-    """Return the rows sorted by hue angle, and by chroma where hues agree."""
+    """Return the rows sorted by hue angle, and by chroma for equal hues."""
     hue = torch.atan2(palette[:, 1], palette[:, 0])
     order = np.lexsort((palette.norm(dim=1).numpy(), hue.numpy().round(9)))
     return palette[torch.from_numpy(order)].contiguous()

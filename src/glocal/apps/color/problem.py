@@ -1,4 +1,4 @@
-"""The three-term problem of appendix A.1, on palettes in [-0.5, 0.5]."""
+"""The optimisation problem of appendix A.1 with three terms, on palettes in [-0.5, 0.5]."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCALE = 255.0
 
 @dataclass(frozen=True, eq=False)
 class PaletteProblem:
-    """`gamma1 |F(X)'F(X) - G_s|_F^2 + gamma2 |X - X_t|_F + gamma3 Tr(X' L X)` over palettes `X` (n, 2).
+    """The objective `gamma1 |F(X)'F(X) - G_s|_F^2 + gamma2 |X - X_t|_F + gamma3 Tr(X' L X)` on palettes `X` (n, 2).
 
     `F` is one graph convolution with random filters and ReLU on the graph of `X_t`; `G_s = F(X_s)'F(X_s)` on the graph
     of `X_s`. Build it with `palette_problem`. Each term costs O(n m (d + m)), O(n) and O(n^2).
@@ -40,20 +40,20 @@ class PaletteProblem:
     laplacian: Tensor
     gammas: tuple[float, float, float]
     masses: Tensor | None = None
-    """How much each entry counts in `F'F`, (n,), mean 1; None for the paper's equal entries."""
+    """The weight of each entry in `F'F`, (n,), mean 1; None for equal weights as in the paper."""
 
     def statistics(self, x: Tensor) -> Tensor:
-        """`|F'F - G_s|_F^2`: how far the palette's statistics are from the reference's."""
+        """Return `|F'F - G_s|_F^2`, the distance of the palette's statistics to the reference's."""
         return (gram(x, self.graph, self.filters, self.bias, self.masses) - self.target).square().sum()
 
     def movement(self, x: Tensor) -> Tensor:
-        """`|X - X_t|_F`, the total way. At `X_t` itself its gradient is taken as 0, the centre of its subdifferential."""
+        """Return `|X - X_t|_F`, the displacement. Its gradient at `X_t` is defined as 0, the centre of the subdifferential."""
         squared = (x - self.start).square().sum()
         # sqrt has an infinite slope at 0, and inf * 0 is NaN: replace the point, not the gradient
         return torch.where(squared > 0, squared, 1.0).sqrt() * (squared > 0)
 
     def roughness(self, x: Tensor) -> Tensor:
-        """`Tr(X' L X)`: how far apart similar entries of `X_t` have come."""
+        """Return `Tr(X' L X)`, which measures how far similar entries of `X_t` have moved apart."""
         return (x * (self.laplacian @ x)).sum()
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -62,32 +62,32 @@ class PaletteProblem:
         return g1 * self.statistics(x) + g2 * self.movement(x) + g3 * self.roughness(x)
 
     def solve(self, iterations: int) -> Minimum:
-        """Minimise from `X_t` by L-BFGS; the gradients stop mattering at 1e-9 of a loss of about 1.
+        """Minimise by L-BFGS from `X_t`, until the gradient is below 1e-9 (the loss is about 1).
 
-        `X_t` itself is a minimum to first order exactly if the smooth terms' gradient there is no longer than `gamma2`
-        (the subdifferential of the second term is a ball of that radius): then it is returned at once.
+        `X_t` is a first-order minimum if and only if the norm of the smooth terms' gradient there is at most `gamma2`
+        (the subdifferential of the second term is a ball of that radius). Then it is returned at once.
         """
         g1, _, g3 = self.gammas
         with one_thread():
             loss, slope = value_and_gradient(lambda x: g1 * self.statistics(x) + g3 * self.roughness(x), self.start)
             if float(slope.norm()) <= self.gammas[1]:
-                return Minimum(self.start.clone(), (float(loss),), 1, "the start is the minimum")
+                return Minimum(self.start.clone(), (float(loss),), 1, "the initial palette is the minimum")
             return lbfgs(self, self.start, iterations=iterations, tolerance=1e-9)
 
 
 def palette_problem(
     photo: Tensor, reference: Tensor, options: ColorOptions, shares: tuple[Tensor, Tensor] | None = None
 ) -> PaletteProblem:
-    """Set the problem up from two palettes of one size, (n, 2) in units of Lab; the weights follow A.1.
+    """Set up the problem from two palettes of the same size, (n, 2) in units of Lab. The weights follow A.1.
 
-    `gamma1` gives the first term's gradient the amplitude 1 at the start, `gamma2 = 0.1`, `gamma3 = 1 / max L_ii`,
-    each with its factor in `options.lambdas`. The degree is at most `n`. `shares` of the entries of both palettes, each
-    with the sum 1, make large areas count more than small ones (not in the paper).
+    `gamma1` scales the gradient of the first term to the amplitude 1 at the start, `gamma2 = 0.1`, and
+    `gamma3 = 1 / max L_ii`. Each is multiplied by its factor in `options.lambdas`. The degree is at most `n`. With
+    `shares` of the entries of both palettes, each with the sum 1, large areas count more (not in the paper).
     """
     if photo.shape != reference.shape:
         message = (
             f"palette_problem: the palettes have {len(photo)} and {len(reference)} entries, but Gram matrices of "
-            "different sizes of palette cannot be compared. Use one size."
+            "palettes of different sizes cannot be compared. Use one size."
         )
         raise ArgumentError(message)
     start, source = photo / SCALE, reference / SCALE
@@ -98,7 +98,7 @@ def palette_problem(
     plain = knn_graph(start, k=degree)
     assert plain.distances is not None
     source_graph = weights.weighted(knn_graph(source, k=degree), rule)
-    operator = laplacian(adjacency(plain.with_weights(rule(plain.distances))))  # weights are not normalised here
+    operator = laplacian(adjacency(plain.with_weights(rule(plain.distances))))  # these weights are not normalised
     here, there = (None, None) if shares is None else (part * len(part) for part in shares)
     target = gram(source, source_graph, filters, bias, there)
     graph = weights.weighted(plain, rule)

@@ -1,16 +1,16 @@
-"""Colour transfer: the palette of one photo on another (appendix A of the paper).
+"""Colour transfer: apply the palette of one photo to another (appendix A of the paper).
 
-Palettes of the chrominances `ab` by k-means; a new palette for the photo, by the random graph layer (A.1) or by optimal
-transport (A.2); and a map that takes every pixel along.
+First, k-means computes palettes of the chrominances `ab`. Then the random graph layer (A.1) or optimal transport (A.2)
+computes a new palette for the photo. Last, a map applies the change of the palette to every pixel.
 
 Deviations from the paper
 - By default pixels follow a smooth field fitted to the palette's displacement; the paper's hard assignment to 64
   colours, which bands in gradients, is `mapping="nearest"`.
-- Colours that sRGB does not have are compressed at constant hue and luminance; the paper does not say what it did.
+- Colours outside sRGB are compressed at constant hue and luminance; the paper does not say what it did.
 - "Normalised and shifted to [-0.5, 0.5]" is read as `ab / 255`, the same for every picture.
-- k-means runs on the chrominances gathered in cells of half a unit of Lab, of at most a million pixels.
-- `weigh="pixels"` counts palette entries by their share of the picture; the paper counts all alike, and so do we by default.
-- A photo of fewer colours than the palette has entries gets a shorter palette, and the reference one of that length.
+- k-means runs on the chrominances of at most a million pixels, collected in cells of half a unit of Lab.
+- `weigh="pixels"` weighs palette entries by their share of the picture; the paper, and our default, weighs all equally.
+- If the photo has fewer colours than the palette has entries, both palettes are shortened to that number.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from glocal.options import takes_options
 from glocal.progress import Callback, Meter
 
 Look: TypeAlias = "ColorMap | Callable[[Tensor], Tensor]"
-"""What changes colours (..., 3): a fitted map, a LUT, or any function."""
+"""A function that changes colours (..., 3): a fitted map, a LUT, or any other function."""
 SAMPLE = 1 << 20
-"""Pixels that decide a palette; larger pictures are sampled evenly."""
+"""The largest number of pixels from which a palette is computed. Larger pictures are sampled evenly."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ class Palettes:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A fitted map, its palettes, the loss after each iteration (transport: the cost), and what was noteworthy."""
+    """A fitted map, its palettes, the loss after each iteration (transport: the cost), and notes for the user."""
 
     map: ColorMap
     palettes: Palettes
@@ -71,9 +71,9 @@ class Fit:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recolored(SrgbResult):
-    """What `recolor` returns: the image, and the palettes and the map behind it; see `Result` for what all results have.
+    """The result of `recolor`: the image, its palettes and the map. See `Result` for the fields of all results.
 
-    palettes, losses : empty if the map was given.
+    `palettes` and `losses` are empty if the map was given.
     """
 
     mapping: Look = field(kw_only=True)
@@ -97,8 +97,9 @@ def recolor(
     Parameters
     ----------
     photo : array (h, w, 3) of uint8, uint16 or float in [0, 1], tensor, `PIL.Image` or path
+        The image to change.
     reference : image, or a list of images
-        Where the colours come from; several share one palette with equal weight.
+        The image that has the colours. Several images give one palette, with equal weight.
     {options}
     options : ColorOptions
         All options at once. Single options change it.
@@ -106,22 +107,26 @@ def recolor(
         A map to apply instead of one fitted to `reference`: a result's `mapping`, or a file of `ColorMap.save`, a `.cube`
         or a HaldCLUT `.png`.
     mask : image or None
-        Where the photo changes: 1 (white) there, 0 elsewhere; values between blend. A mask of another size is scaled. The
-        photo's palette is that of the masked part.
+        The part of the photo that changes: 1 (white) there, 0 elsewhere; values between them blend. A mask of another
+        size is scaled. The photo's palette is computed from this part.
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     progress : callable(Progress) or None
+        Called during the work.
 
     Returns
     -------
-    Recolored, its `image` of the photo's type and shape. Cost: O(pixels) for the colours and O(colors^3) for the
-    palette, about 0.1 s; memory for two float copies of the photo.
+    Recolored
+        Its `image` has the type and shape of the photo. Cost: O(pixels) for the colours and O(colors^3) for the
+        palette, about 0.1 s; memory for two float copies of the photo.
 
     Raises
     ------
     ArgumentError, InputError
-        If an option is unknown, a picture cannot be read or holds NaN, or a mask selects nothing.
+        If an option is unknown, a picture cannot be read or contains NaN, or a mask selects nothing.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> ramp = np.linspace(0, 255, 48, dtype=np.uint8).reshape(4, 4, 3)
     >>> result = recolor(ramp, ramp[..., ::-1].copy(), colors=8)
@@ -130,7 +135,7 @@ def recolor(
     """
     began = time.perf_counter()
     if (reference is None) == (map is None):
-        message = "recolor: give either `reference` or `map`, and not both. A map replaces the reference."
+        message = "recolor: give either `reference` or `map`, not both. A map replaces the reference."
         raise ArgumentError(message)
     picture = as_picture(photo, call="recolor", name="photo", layout=layout)
     several: list[Any] = (
@@ -204,7 +209,7 @@ def _on_cpu(device: str) -> tuple[str, ...]:
 
 
 def seconds_for(size: tuple[int, int]) -> float:
-    """About how long a transfer takes for a photo of this height and width: a third of a second a megapixel."""
+    """Estimate the seconds of a transfer for a photo of this height and width: 1/3 s per megapixel."""
     return 3 + 0.35e-6 * size[0] * size[1]
 
 
@@ -214,9 +219,9 @@ def fit(
     options: ColorOptions,
     weights: Tensor | None = None,
 ) -> Fit:
-    """Find the map: photo (h, w, 3) in [0, 1], references with their weights (h, w) or None, and the photo's weights.
+    """Fit the map: photo (h, w, 3) in [0, 1], references with their weights (h, w) or None, and the photo's weights.
 
-    The work is the same for all sizes: at most `SAMPLE` pixels of each picture are looked at.
+    The cost is the same for all sizes: at most `SAMPLE` pixels of each picture are used.
     """
     if not references:
         message = "recolor: `reference` is an empty list. Name at least one picture."
@@ -250,7 +255,7 @@ def _shares(
 
 
 def applied(look: Look, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
-    """Return the picture (h, w, 3) changed by `look` (a `ColorMap` or a `Lut`) where `cover` (h, w) says so."""
+    """Return the picture (h, w, 3) changed by `look` (a `ColorMap` or a `Lut`), with the weights `cover` (h, w)."""
     changed: Tensor = look(rgb)
     if cover is None:
         return changed
@@ -261,24 +266,24 @@ def mask_for(photo: Picture, mask: Picture) -> Tensor:
     """Return a mask of any size as weights (h, w) in [0, 1], after checking that it selects something."""
     cover = torch.from_numpy(mask_values(mask, photo.size, call="recolor"))
     if not bool((cover > 0).any()):
-        message = "recolor: `mask` selects nothing, it is black everywhere. White is where the photo changes."
+        message = "recolor: `mask` selects nothing, it is black everywhere. Paint the part that changes white."
         raise InputError(message)
     return cover
 
 
 def weighed(picture: Picture) -> tuple[Tensor, Tensor | None]:
-    """Return the colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: what cannot be seen gives none."""
+    """Return the colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: transparent pixels have none."""
     return torch.from_numpy(to_srgb(picture)), _alpha(picture)
 
 
 def counted(photo: Picture, cover: Tensor | None) -> Tensor | None:
-    """How much each pixel of the photo (h, w) counts for its palette: the mask times the alpha; None for all alike."""
+    """Return the weight of each pixel (h, w) for the photo's palette: the mask times the alpha. None: equal weights."""
     alpha = _alpha(photo)
     return alpha if cover is None else cover if alpha is None else cover * alpha
 
 
 def _sample(rgb: Tensor, weights: Tensor | None, source: str) -> tuple[Tensor, Tensor | None]:
-    """Lab colours (m, 3) of at most `SAMPLE` pixels, evenly over those that count, and their weights."""
+    """Return Lab colours (m, 3) of at most `SAMPLE` pixels, evenly chosen from those with a weight, and their weights."""
     flat = rgb.reshape(-1, 3)
     if weights is None:
         return in_bands(lab_from_rgb, flat[_evenly(len(flat))]), None
@@ -306,9 +311,9 @@ def _alpha(picture: Picture) -> Tensor | None:
 def _notes(palette: Tensor, chroma: Chroma, options: ColorOptions) -> tuple[str, ...]:
     notes = []
     if len(palette) == 1:
-        notes.append("the photo has one chrominance only (it is gray or toned): the whole of it gets one tint")
+        notes.append("the photo has only one chrominance (it is gray or toned), so all of it gets one tint")
     elif len(palette) < options.colors:
-        notes.append(f"the photo has {len(palette)} distinct colours only: its palette is as short")
+        notes.append(f"the photo has only {len(palette)} distinct colours, so its palette is shorter")
     if len(chroma.points) == 1:
-        notes.append("the reference has one chrominance only: all colours move towards it")
+        notes.append("the reference has only one chrominance, so all colours move towards it")
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""A gentle match of luminance: half of the way to the reference's distribution, never steep, never flat."""
+"""A moderate match of luminance: half of the way to the reference's distribution, with bounded slopes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import torch
 from torch import Tensor
 
 GENTLE = 0.5
-"""The share of the way to the reference's tones."""
+"""The fraction of the way to the reference's tones."""
 
 _SLOPES = (0.5, 2.0)
 
 
 def tone_curve(photo: Tensor, reference: Tensor) -> Tensor:
-    """Return the curve `L -> L'` as 101 values at L = 0, 1, ..., 100; it starts at 0, ends at 100 and rises everywhere.
+    """Return the curve `L -> L'` as 101 values at L = 0, 1, ..., 100. It goes from 0 to 100 and increases everywhere.
 
-    Quantiles of the photo's luminance go half of the way to the same quantiles of the reference's. Then slopes are kept
-    between 0.5 and 2 (contrast at most halved or doubled) and the curve is scaled back to end at 100.
+    Quantiles of the photo's luminance move half of the way to the same quantiles of the reference. Then the slopes are
+    limited to 0.5 to 2 (contrast is at most halved or doubled), and the curve is scaled to end at 100.
 
     Parameters
     ----------
@@ -24,8 +24,11 @@ def tone_curve(photo: Tensor, reference: Tensor) -> Tensor:
 
     Returns
     -------
-    Tensor, (101,) float32. Cost: O(n log n).
+    Tensor, (101,) float32
+        The curve. Cost: O(n log n).
 
+    Examples
+    --------
     >>> even = torch.linspace(0, 100, 1001)
     >>> bool((tone_curve(even, even) - torch.arange(101)).abs().max() < 0.2)
     True
@@ -45,7 +48,7 @@ def tone_curve(photo: Tensor, reference: Tensor) -> Tensor:
 
 
 def toned(level: Tensor, curve: Tensor) -> Tensor:
-    """Look luminances up in a curve of 101 values, linearly between them. Cost: O(size)."""
+    """Look up luminances in a curve of 101 values, with linear interpolation. Cost: O(size)."""
     place = level.clamp(0, 100)
     low = place.floor().clamp(max=99).long()
     return curve[low] + (curve[low + 1] - curve[low]) * (place - low)
@@ -60,7 +63,7 @@ def _quantiles(x: Tensor, at: Tensor) -> Tensor:
 
 
 def _interpolated(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
-    """Piecewise linear through (knots, values), both rising; of equal knots the last counts."""
+    """Interpolate linearly between (knots, values), both increasing. Of equal knots the last one counts."""
     right = torch.searchsorted(knots, x, right=True).clamp(1, len(knots) - 1)
     width = (knots[right] - knots[right - 1]).clamp(min=1e-9)
     share = ((x - knots[right - 1]) / width).clamp(0, 1)

@@ -13,9 +13,9 @@ _ROUNDING = 1e-12
 def transport_plan(cost: Tensor, row_caps: Tensor, column_caps: Tensor) -> Tensor:
     """Solve `min <C, P>` subject to `P >= 0`, `P 1 <= row_caps`, `1' P <= column_caps`, `1' P 1 = 1`.
 
-    With caps that sum to 1 on a side that side's inequalities are equalities (their sum is the total mass), so with
-    `row_caps = column_caps = 1/n`, as in A.2, this is the balanced problem. Caps that sum to more leave a choice: a
-    dummy row and a dummy column of cost 0 take what is left over, and the corner between them is forbidden.
+    If the caps of a side sum to 1, its inequalities are equalities, because their sum is the total mass. So with
+    `row_caps = column_caps = 1/n`, as in A.2, this is the balanced problem. If caps sum to more than 1, a dummy row and
+    a dummy column of cost 0 take the rest, and the entry where they meet is forbidden.
 
     Parameters
     ----------
@@ -26,8 +26,11 @@ def transport_plan(cost: Tensor, row_caps: Tensor, column_caps: Tensor) -> Tenso
 
     Returns
     -------
-    Tensor, (n, k) float64: an exact vertex solution (network simplex). Cost: about O(n k) for each of some `n + k` steps.
+    Tensor, (n, k) float64
+        An exact vertex solution (network simplex). Cost: about O(n k) for each of some `n + k` steps.
 
+    Examples
+    --------
     >>> transport_plan(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.full((2,), 0.5), torch.full((2,), 0.5))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.5000]], dtype=torch.float64)
@@ -36,14 +39,14 @@ def transport_plan(cost: Tensor, row_caps: Tensor, column_caps: Tensor) -> Tenso
     if cost.ndim != 2 or cost.shape != (len(rows), len(columns)):
         message = (
             f"transport_plan: `cost` (shape {tuple(cost.shape)}) must be (n={len(rows)}, k={len(columns)}), "
-            "one row a cap of the rows. Check the palettes."
+            "with one row per row cap. Check the palettes."
         )
         raise ArgumentError(message)
     for name, caps in (("row_caps", rows), ("column_caps", columns)):
         if not float(caps.sum()) >= 1 - 1e-9 or not bool((caps > 0).all()):
             message = (
                 f"transport_plan: `{name}` (sum {float(caps.sum()):g}) must be positive with a sum of at least 1, "
-                "or the mass has no place. Enlarge them."
+                "or there is no solution. Enlarge them."
             )
             raise ArgumentError(message)
     from glocal.kernels.cpu.transport import balanced_plan
@@ -63,7 +66,7 @@ def transport_plan(cost: Tensor, row_caps: Tensor, column_caps: Tensor) -> Tenso
 
 
 def barycentric(plan: Tensor, reference: Tensor, photo: Tensor) -> Tensor:
-    """`(X_ot)_i = sum_j P_ij (X_s)_j / sum_j P_ij`; an entry that sends no mass keeps its colour. Cost: O(n k).
+    """Compute `(X_ot)_i = sum_j P_ij (X_s)_j / sum_j P_ij`. An entry that sends no mass keeps its colour. Cost: O(n k).
 
     >>> barycentric(torch.tensor([[0.2, 0.2], [0.0, 0.0]]), torch.tensor([[0.0], [1.0]]), torch.tensor([[7.0], [9.0]]))
     tensor([[0.5000],
@@ -78,8 +81,8 @@ def transported(
 ) -> tuple[Tensor, Tensor]:
     """Return the palette `X_ot` (n, 2) and the plan (n, k) from a photo's palette (n, 2) to a reference's (k, 2).
 
-    Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ. With `shares`
-    of the entries (n,) and (k,), each with the sum 1, these stand in the place of `1/n` and `1/k` (not in the paper).
+    Every photo entry sends `1/n`; every reference entry takes at most `slack / k`. The sizes may differ. `shares` of the
+    entries (n,) and (k,), each with the sum 1, replace `1/n` and `1/k` (not in the paper).
     """
     n, k = len(photo), len(reference)
     cost = torch.cdist(photo.double(), reference.double(), compute_mode="donot_use_mm_for_euclid_dist")

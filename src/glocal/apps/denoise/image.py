@@ -115,6 +115,8 @@ def denoise(
     ModelError
         If the weights are missing or damaged.
 
+    Examples
+    --------
     >>> noisy = 0.5 + np.random.default_rng(0).normal(0, 0.1, (32, 32))
     >>> result = denoise(noisy, 0.1, model="local")
     >>> result.image.shape, bool(result.image.std() < noisy.std() / 2)

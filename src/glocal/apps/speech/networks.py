@@ -36,6 +36,8 @@ class SampleNet(nn.Module):
         constant 1/5, the others N(0, 0.01^2). So the middle layer starts near the mean of each map, as the paper's
         one shared filter for images does. (With a single constant filter in the middle, some seeds end 0.1 dB lower.)
 
+    Examples
+    --------
     >>> SampleNet("local")(torch.zeros(1, 100)).shape
     torch.Size([1, 100])
     """

@@ -111,6 +111,8 @@ def denoise_speech(
     InputError, ArgumentError
         For samples that are empty or not finite, or arguments out of range.
 
+    Examples
+    --------
     >>> denoise_speech(np.zeros(1000, dtype=np.int16), 8000).audio.dtype
     dtype('int16')
     """

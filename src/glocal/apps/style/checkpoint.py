@@ -1,4 +1,4 @@
-"""What a run leaves as files while it goes on: checkpoints, from which it can be continued, and previews."""
+"""Files that a run writes while it works: checkpoints, from which it can continue, and previews."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXACT = ("z", "factors", "pairs", "fresh", "rows", "dots")
 
 
 def checkpoint_path(target: str | os.PathLike[str]) -> Path:
-    """Where the checkpoint of an output lies: beside it.
+    """Return the path of the checkpoint of an output: next to it.
 
     >>> checkpoint_path("out/a.png").name
     'a.png.checkpoint'
@@ -36,22 +36,22 @@ def checkpoint_path(target: str | os.PathLike[str]) -> Path:
 
 
 def save_checkpoint(path: str | os.PathLike[str], point: Checkpoint, recipe: dict[str, Any]) -> None:
-    """Write a checkpoint, whole or not at all, replacing an older one.
+    """Write a checkpoint and replace an older one. The file appears complete or not at all.
 
     Raises
     ------
     OutputError
-        It cannot be written, for example because the disk is full.
+        If it cannot be written, for example because the disk is full.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     about = {"level": point.level, "iteration": point.iteration, "recipe": _key(recipe)}
     tensors = {"lab": point.lab.detach().cpu().contiguous()} | (point.exact or {})
-    with write_whole(path, overwrite=True) as beside:  # straight into the file: large runs have no room for a copy
+    with write_whole(path, overwrite=True) as beside:  # directly into the file: large runs have no memory for a copy
         try:
             save_file(tensors, beside, {"format": _FORMAT, "about": json.dumps(about)})
-        except SafetensorError as error:  # it hides the system's error in its text
+        except SafetensorError as error:  # it contains the system's error only as text
             message = f"write checkpoint ({path}): {error}. Free some space or choose another folder."
             raise OutputError(message) from error
 
@@ -62,7 +62,7 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
     Raises
     ------
     InputError
-        There is none, it is damaged, or it belongs to another run.
+        If there is none, it is damaged, or it belongs to another run.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -91,12 +91,12 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
 
 
 def _check_exact(exact: dict[str, Any], size: int) -> None:
-    """See that the memory of L-BFGS fits together.
+    """Check that the parts of the L-BFGS history are consistent.
 
     Raises
     ------
     ValueError
-        It does not.
+        If they are not.
     """
     pairs, rows, dots, fresh = (exact[name] for name in ("pairs", "rows", "dots", "fresh"))
     slots = HISTORY + 1

@@ -12,7 +12,7 @@ from glocal.apps.style.levels import resized
 
 
 def side_by_side(images: Sequence[np.ndarray[Any, Any]], *, gap: int = 8) -> np.ndarray[Any, Any]:
-    """Put float images (h, w, 3) in [0, 1] beside each other, scaled to the height of the last: uint8.
+    """Join float images (h, w, 3) in [0, 1] from left to right, scaled to the height of the last: uint8.
 
     >>> side_by_side([np.zeros((4, 8, 3)), np.ones((8, 8, 3))], gap=2).shape
     (8, 26, 3)

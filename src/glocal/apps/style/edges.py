@@ -1,4 +1,4 @@
-"""Where the photo has edges: there the anchor holds single pixels, and leaves the areas between to the strokes."""
+"""The edges of the photo. The anchor preserves single pixels there; the areas between are free for strokes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d, pad
 
-_MOST = 8.0  # times the mean: one glaring edge must not take all the weight
+_MOST = 8.0  # times the mean, so that one strong edge does not take all the weight
 
 
 def edge_share(lab: Tensor) -> Tensor:
-    """How strong the edges of luminance are at each pixel of (h, w, 3): (n,), blurred by a pixel, with mean 1.
+    """Return the strength of luminance edges at each pixel of (h, w, 3): (n,), blurred by one pixel, with mean 1.
 
-    An image without edges counts the same everywhere. Cost: O(n).
+    An image without edges gives 1 everywhere. Cost: O(n).
 
     >>> share = edge_share(torch.tensor([0.0, 0.0, 0.0, 0.0, 9.0, 9.0, 9.0, 9.0]).view(1, 8, 1).expand(8, 8, 3))
     >>> int(share.view(8, 8)[4].argmax()), round(float(share.mean()), 4)

@@ -1,4 +1,4 @@
-"""What a style transfer will take, told before it starts. Free of torch."""
+"""Estimate the memory and time of a style transfer before it starts. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from glocal.apps.style.options import StyleOptions
 
 # Fitted to runs at 256 to 2048 pixels; see `docs/style.md`.
 _BASE = 600 << 20  # torch, Numba and their code
-_GIGAFLOPS = 85.0  # what one core does of the networks' arithmetic
-_SECONDS_A_PIXEL = 2e-7  # of everything else in an iteration, on one core
-_SECONDS_A_START = 12e-6  # of graphs, Gram matrices and balance, for each pixel of a level
-_SECONDS_A_STEP = 3e-3  # of an iteration, however small the picture
+_GIGAFLOPS = 85.0  # arithmetic of the networks on one core
+_SECONDS_A_PIXEL = 2e-7  # everything else in an iteration, on one core
+_SECONDS_A_START = 12e-6  # graphs, Gram matrices and balance, for each pixel of a level
+_SECONDS_A_STEP = 3e-3  # an iteration on a very small picture
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Bytes at the peak, seconds, the shape of the result and the number of levels."""
+    """Peak memory in bytes, seconds, the shape of the result and the number of levels."""
 
     memory: int
     seconds: float
@@ -26,7 +26,7 @@ class Cost:
 
 
 def shape_of(photo: tuple[int, int], size: int | str) -> tuple[int, int]:
-    """Height and width of the result: the photo's own, or with the longer side `size`.
+    """Return the height and width of the result: those of the photo, or with the longer side `size`.
 
     >>> shape_of((300, 400), 512)
     (384, 512)
@@ -39,12 +39,12 @@ def shape_of(photo: tuple[int, int], size: int | str) -> tuple[int, int]:
 
 
 def iterations_at(options: StyleOptions, level: int) -> int:
-    """L-BFGS steps at a level, counted from the coarsest."""
+    """Return the number of L-BFGS steps at a level, counted from the coarsest."""
     return max(1, round(options.iterations * options.ease**level)) if options.iterations else 0
 
 
 def count_levels(shape: tuple[int, int], coarsest: int) -> int:
-    """How often the shape can be halved until its longer side is about `coarsest`, plus one."""
+    """Return how often the shape can be halved until its longer side is about `coarsest`, plus one."""
     count = 1
     while max(shape) / 2**count >= coarsest * 0.75:
         count += 1
@@ -54,9 +54,8 @@ def count_levels(shape: tuple[int, int], coarsest: int) -> int:
 def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: StyleOptions) -> Cost:
     """Estimate memory and time for a photo and paintings of these sizes (height, width).
 
-    Memory: graphs (neighbours, weights, distances and the reversed edges of each network: `20 d` bytes a pixel), the
-    maps of one network and the patches behind them, the history of L-BFGS and its copy in a checkpoint, and the pictures
-    themselves.
+    Memory: graphs (neighbours, weights, distances and the reversed edges of each network: `20 d` bytes per pixel), the
+    maps of one network and their patches, the history of L-BFGS and its copy in a checkpoint, and the pictures.
     """
     shape = shape_of(photo, options.size)
     n = shape[0] * shape[1]
@@ -74,7 +73,7 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
 
 
 def step_seconds(pixels: float, options: StyleOptions) -> float:
-    """About how long one iteration takes at a level of so many pixels, on this many cores."""
+    """Estimate the seconds of one iteration at a level with this many pixels, on this many cores."""
     degrees = degrees_of(options)
     flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
     rest = _SECONDS_A_PIXEL * (
@@ -84,7 +83,7 @@ def step_seconds(pixels: float, options: StyleOptions) -> float:
 
 
 def done_before(options: StyleOptions, shape: tuple[int, int], level: int, iteration: int) -> float:
-    """Return the fraction of the expected time that is over after `iteration` steps of a level, counted from 0."""
+    """Return the fraction of the estimated time that has passed after `iteration` steps of a level, counted from 0."""
     levels = count_levels(shape, options.coarsest)
     n = shape[0] * shape[1]
     steps = [step_seconds(n / 4 ** (levels - 1 - k), options) for k in range(levels)]

@@ -1,4 +1,4 @@
-"""From coarse to fine: which sizes there are, and how images get there."""
+"""Coarse to fine: the sizes of the levels, and the scaling of images."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 from glocal.apps.style.estimate import count_levels
 
-_MOST_ON_GPU = 64  # torch's averaging on a GPU has no room for more
+_MOST_ON_GPU = 64  # the largest size for which torch can average on a GPU
 
 
 def level_shapes(shape: tuple[int, int], coarsest: int) -> list[tuple[int, int]]:
-    """Shapes from coarse to fine, each half of the next; the first has a longer side of about `coarsest`.
+    """Return shapes from coarse to fine, each half of the next. The longer side of the first is about `coarsest`.
 
-    The last is `shape` itself, whatever its aspect ratio.
+    The last one is `shape`, whatever its aspect ratio.
 
     >>> level_shapes((192, 256), 32)
     [(24, 32), (48, 64), (96, 128), (192, 256)]
@@ -34,7 +34,7 @@ def fitted(shape: tuple[int, int], longer: float) -> tuple[int, int]:
 
 
 def resized(image: Tensor, shape: tuple[int, int]) -> Tensor:
-    """Scale (h, w, c) to another shape: averaging when smaller, bicubic when larger. Cost: O(h w c)."""
+    """Scale (h, w, c) to another shape: by averaging if it is smaller, bicubic if it is larger. Cost: O(h w c)."""
     if tuple(image.shape[:2]) == tuple(shape):
         return image
     smaller = shape[0] * shape[1] < image.shape[0] * image.shape[1]

@@ -1,4 +1,4 @@
-"""The random one-layer networks: who sees what, on which graph, and their Gram matrices."""
+"""The random one-layer networks: their filters, their graphs and their Gram matrices."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from glocal.graphs.grid import BOUNDARIES, grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.graphs.weights import PercentileGaussian, normalize, weighted
 
-_SAMPLE = 20_000  # patches that the whitening is estimated from
+_SAMPLE = 20_000  # number of patches from which the whitening is estimated
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One layer `F = max(0, conv(x) + bias)` with the maker of its graph.
+    """One layer `F = max(0, conv(x) + bias)` and the description of its graph.
 
     `side` and `dilation` describe a local network; `side` is 0 for the non-local one. `offsets` (d, 2) are the steps
-    down and right to the taps of a network that has not a whole square of them.
+    down and right to the taps of a network whose taps do not fill a square.
     """
 
     name: str
@@ -34,18 +34,18 @@ class Network:
 
     @property
     def local(self) -> bool:
-        """Whether the network sees the pixel grid; else it sees the graph of similar patches."""
+        """Whether the network uses the pixel grid. Otherwise it uses the graph of similar patches."""
         return self.side > 0
 
     def to(self, like: Tensor | torch.dtype) -> Network:
-        """Return the network in the type and on the device of `like`."""
+        """Return the network with the dtype and on the device of `like`."""
         return replace(self, filters=self.filters.to(like), bias=self.bias.to(like))
 
 
 def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Network]:
     """Draw filters and biases independently from N(0, 1): local networks first, then the non-local one.
 
-    All are drawn whatever `options.networks` says, so that leaving one out does not change the other.
+    All networks are drawn for every value of `options.networks`, so that leaving one out does not change the other.
     """
     whole = [(side, dilation, None) for side, dilation in options.filters]
     some = [(side, 1, scattered(side, options.degree, generator)) for side in options.scattered]
@@ -62,7 +62,7 @@ def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Net
 
 
 def scattered(side: int, count: int, generator: torch.Generator) -> Tensor:
-    """Draw `count` different steps (d, 2) within a square of `side` pixels, in raster order; all of them if it has fewer.
+    """Draw `count` different steps (d, 2) in a square of `side` pixels, in raster order; all of them if it has fewer.
 
     >>> scattered(3, 25, torch.Generator()).tolist()[:2]
     [[-1, -1], [-1, 0]]
@@ -74,7 +74,7 @@ def scattered(side: int, count: int, generator: torch.Generator) -> Tensor:
 def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
     """Return the non-local graph of an image (h, w, 3) in Lab (L from 0 to 100), with the weights of section 3 and equation 8.
 
-    Neighbours are found in float32. For a float64 image they are ordered again by distances in float64, so that a run
+    Neighbours are searched in float32. For a float64 image they are sorted again by distances in float64, so that a run
     in float64 has no float32 in its weights.
     """
     graph = patch_graph(lab, k=options.degree, patch=options.patch, coords=1.0)
@@ -94,16 +94,16 @@ def _distances(lab: Tensor, neighbors: Tensor, patch: int) -> Tensor:
 
 
 def thinned(graph: Graph, step: int) -> Graph:
-    """Return the graph with every `step`-th column, from the vertex itself on, and the weights normalised again.
+    """Return the graph with every `step`-th column, starting with the vertex itself, and normalised weights.
 
-    Averaging over it several times reaches as far as over the whole graph, at a fraction of the cost.
+    Repeated averages over this graph reach as far as over the full graph, at a fraction of the cost.
     """
     weights = None if graph.weights is None else normalize(graph.weights[:, ::step].contiguous())
     return Graph(graph.neighbors[:, ::step].contiguous(), weights)
 
 
 def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | None) -> Graph:
-    """Return the graph that `network` sees on an image of this shape."""
+    """Return the graph of `network` on an image of this shape."""
     if network.offsets is not None:
         return _steps_graph(shape, network.offsets.to(network.filters.device))
     if network.local:
@@ -114,7 +114,7 @@ def graph_for(network: Network, shape: tuple[int, int], nonlocal_graph: Graph | 
 
 
 def _steps_graph(shape: tuple[int, int], offsets: Tensor) -> Graph:
-    """Every pixel and the pixels at these steps from it, reflected at the borders."""
+    """Connect every pixel to the pixels at these offsets, reflected at the borders."""
     h, w = shape
     down, right = (torch.arange(n, device=offsets.device) for n in (h, w))
     y = BOUNDARIES["reflect"](down.view(h, 1, 1) + offsets[:, 0], h)
@@ -123,9 +123,9 @@ def _steps_graph(shape: tuple[int, int], offsets: Tensor) -> Graph:
 
 
 def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
-    """`F'F / n`, or `F' diag(share) F / sum(share)` for a part of the image: x (n, 3) -> (m, m). Differentiable.
+    """Compute `F'F / n`, or `F' diag(share) F / sum(share)` for a part of the image: x (n, 3) -> (m, m). Differentiable.
 
-    Divided by the size, so that a photo and a painting of different sizes can be compared.
+    It is divided by the size, so that a photo and a painting of different sizes can be compared.
     """
     total = graph.num_vertices if share is None else 1
     part = None if share is None else share / share.sum()
@@ -133,16 +133,16 @@ def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = 
 
 
 def target_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
-    """`mean_gram` of a painting in float64, since the photo's will come near to it. Without gradient."""
+    """Compute `mean_gram` of a painting in float64, because the photo's will come close to it. Without gradient."""
     weights = None if graph.weights is None else graph.weights.double()
     return mean_gram(x.double(), graph.with_weights(weights), network.to(torch.float64), share)
 
 
 def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: float) -> Network:
-    """Draw the filters anew from N(0, C^-amount), `C` the covariance of the paintings' patches as the network sees them.
+    """Draw new filters from N(0, C^-amount), where `C` is the covariance of the paintings' patches of the network.
 
     With `amount = 1` fine strokes count as much as broad areas, which have most of a painting's variance. Directions
-    with less than 1e-4 of the largest variance are treated as if they had that much: they are noise.
+    with less than 1e-4 of the largest variance are noise, and are treated as if they had that variance.
     """
     if amount == 0:
         return network

@@ -1,4 +1,4 @@
-"""What can be chosen in style transfer, and the presets. Free of torch, so that `glocal style --help` is fast."""
+"""The options and presets of style transfer. Does not import torch, so that `glocal style --help` is fast."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def parse_size(text: str) -> int | str:
 
 
 def _tuned(default: Any, help: str, **settings: Any) -> Any:
-    """Return an option that makes up a preset: Python reaches it through `options=` only."""
+    """Return an option that is part of a preset. In Python it can be set only through `options=`."""
     return option(default, help, remedy=_REMEDY, hidden=True, **settings)
 
 
 @dataclass(frozen=True)
 class StyleOptions(Options):
-    """The options of one style transfer; a preset is one of these with a name."""
+    """The options of one style transfer. A preset is a named set of options."""
 
     call: ClassVar[str] = "stylize"
 
     preset: str = option(
         "",
-        "painterly: strong strokes, light stays light. paper: the method of 2017, exactly.",
+        "painterly: strong strokes, light stays light. paper: exactly the method of 2017.",
         choices=("painterly", "paper"),
     )
     size: int | str = option(
@@ -48,58 +48,58 @@ class StyleOptions(Options):
         parse=parse_size,
         metavar="<pixels>",
     )
-    iterations: int = option(300, "Steps at the first level.", min=0, max=100_000, remedy=_REMEDY)
+    iterations: int = option(300, "Number of steps at the first level.", min=0, max=100_000, remedy=_REMEDY)
     style_scale: float = option(
         1.0,
-        "Size of the strokes; 1 brings photo and painting to the same longer side.",
+        "Size of the strokes; 1 gives photo and painting the same longer side.",
         min=0.05,
         max=20,
         remedy=_REMEDY,
     )
     keep_color: Literal["off", "luma", "match"] = option(
-        "off", "luma: only strokes, the photo's colours. match: the painting gets the photo's palette first."
+        "off", "luma: only strokes; the photo keeps its colours. match: the painting gets the photo's palette first."
     )
     strength: float = option(1.0, "0 is the photo, 1 the full effect.", min=0, max=1, remedy=_REMEDY)
     anchor: float = option(
-        0.0, "How firmly light stays light and dark stays dark; 0 is the paper.", min=0, max=1e6, remedy=_REMEDY
+        0.0, "How strongly light stays light and dark stays dark; the paper uses 0.", min=0, max=1e6, remedy=_REMEDY
     )
     tv: float = option(
         0.01, "Total variation; more gives flatter areas and fewer strokes.", min=0, max=1e6, remedy=_REMEDY
     )
-    networks: Literal["both", "local", "nonlocal"] = option("both", "nonlocal alone is figure 2 of the paper.")
-    seed: int = option(0, "Draws the filters and the noise.", min=0, max=2**63 - 1, remedy=_REMEDY)
+    networks: Literal["both", "local", "nonlocal"] = option("both", "Figure 2 of the paper uses nonlocal.")
+    seed: int = option(0, "Seed of the filters and of the noise.", min=0, max=2**63 - 1, remedy=_REMEDY)
     device: str = option(
         "cpu",
-        "Where to compute. Another device rounds otherwise, so that its picture differs a little.",
+        "Where to compute. Devices round differently, so their pictures differ a little.",
         choices=("cpu", "cuda"),
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",
     )
-    maps: int = _tuned(50, "Maps of each network.", min=1, max=4096)
+    maps: int = _tuned(50, "Number of maps of each network.", min=1, max=4096)
     filters: tuple[tuple[int, int], ...] = _tuned(((5, 1),), "(side, dilation) of the filters of each local network.")
     scattered: tuple[int, ...] = _tuned(
-        (), "Sides of further local networks, which have `degree` taps at random places of their square."
+        (), "Sides of more local networks, which have `degree` taps at random positions in their square."
     )
-    degree: int = _tuned(25, "Neighbours of a pixel in the non-local graph.", min=1, max=1024)
+    degree: int = _tuned(25, "Number of neighbours of a pixel in the non-local graph.", min=1, max=1024)
     patch: int = _tuned(3, "Side of the patches that the non-local graph compares.", min=1, max=31)
     whiten: float = _tuned(
         0.0,
-        "0 draws filters from N(0, 1); 1 draws them so that they see the painting's patches with equal variance in all directions.",
+        "0 draws filters from N(0, 1); 1 draws them so that the painting's patches have equal variance in all directions.",
         min=0,
         max=1,
     )
     colors: Literal["plain", "centred", "white"] = field(
         default="plain",
         metadata={
-            "help": "The colours that the networks see: Lab / 100, less the painting's mean, or also decorrelated.",
+            "help": "The colours for the networks: Lab / 100, the same minus the painting's mean, or also decorrelated.",
             "hidden": True,
         },
     )
     balance: Literal["gradient", "relative"] = field(
         default="gradient",
         metadata={
-            "help": "gradient is the paper's: the largest gradient entry of each network is 1 at the start of a level. "
+            "help": "gradient is the paper's rule: the largest gradient entry of each network is 1 at the start of a level. "
             "relative divides each Gram distance by the painting's own norm.",
             "hidden": True,
         },
@@ -107,14 +107,14 @@ class StyleOptions(Options):
     coarsest: int = _tuned(32, "Longer side of the first level; each level doubles it.", min=8, max=65536)
     ease: float = _tuned(1.0, "Each level has this fraction of the iterations of the level before.", min=0.01, max=1)
     anchor_reach: int = _tuned(
-        1, "The anchor compares averages over so many steps on the photo's graph.", min=1, max=100
+        1, "The anchor compares averages over this many steps on the photo's graph.", min=1, max=100
     )
     anchor_color: float = _tuned(
-        0.0, "How firmly the anchor holds a and b, as a fraction of how it holds the luminance.", min=0, max=100
+        0.0, "Strength of the anchor for a and b, as a fraction of its strength for the luminance.", min=0, max=100
     )
     anchor_edges: float = _tuned(
         0.0,
-        "How firmly the anchor also holds single pixels at the photo's edges, as a fraction of itself.",
+        "Strength of the anchor for single pixels at the photo's edges, as a fraction of the anchor.",
         min=0,
         max=100,
     )
@@ -122,14 +122,14 @@ class StyleOptions(Options):
 
     @classmethod
     def given(cls, values: Mapping[str, Any], base: StyleOptions | None = None) -> StyleOptions:
-        """Return a preset, or `base`, with these changes; a change that is None keeps the value that is there."""
+        """Return a preset, or `base`, with these changes. A change that is None keeps the value."""
         changes = {name: value for name, value in values.items() if value is not None}
         preset = changes.pop("preset", DEFAULT_PRESET)
         return style_options(preset, changes) if base is None else replace(base, **changes)
 
     @classmethod
     def public(cls) -> list[tuple[Any, Any, Any]]:
-        """All but the preset and the device have the default None, which means: as the preset says."""
+        """All options except the preset and the device have the default None, which means the value of the preset."""
         shown: list[tuple[Any, Any, Any]] = []
         for one, hint, default in super().public():
             if one.name == "preset":
@@ -163,7 +163,7 @@ DEFAULT_PRESET = "painterly"
 
 
 def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
-    """Return the options of a preset, with some changed; changes that are None keep the preset's value.
+    """Return the options of a preset with some changes. Changes that are None keep the preset's value.
 
     >>> style_options("paper", {"tv": 0.002, "size": None}).tv
     0.002

@@ -1,4 +1,4 @@
-"""Masks: which part of the photo takes which part of the painting."""
+"""Masks: which part of the photo gets the style of which part of the painting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST = 0.005  # a region below this fraction of a picture is too small for sta
 
 
 def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
-    """Weights of `count` paintings, scaled to the sum 1; None means equal weights.
+    """Return the weights of `count` paintings, scaled to the sum 1. None means equal weights.
 
     >>> check_weights([3, 1], 2)
     (0.75, 0.25)
@@ -52,10 +52,11 @@ def region_shares(
     painting_shapes: list[tuple[int, int]],
     kind: Tensor,
 ) -> Shares:
-    """Shares (h, w) of the photo and of each painting for each region, at full size.
+    """Return shares (h, w) of the photo and of each painting for each region, at full size.
 
-    What no region covers is one more region, paired with what is left of the paintings (all of them, if nothing is).
-    `cover` (h, w, 1) is the mask: statistics are taken inside it only. Without regions and mask there are no shares.
+    The area outside all regions is one more region. It is paired with the area of the paintings outside all regions, or
+    with the whole paintings if that is empty. `cover` (h, w, 1) is the mask: statistics are computed only inside it.
+    Without regions and mask there are no shares.
     """
     pairs = [_pair(number, mine, theirs, shape, painting_shapes, kind) for number, (mine, theirs) in enumerate(regions)]
     if not pairs and cover is None:
@@ -71,7 +72,7 @@ def region_shares(
         pairs = [(mine * cover[..., 0], theirs) for mine, theirs in pairs]
         pairs = [(mine, theirs) for mine, theirs in pairs if float(mine.mean()) >= _LEAST]
         if not pairs:
-            message = "stylize: `mask` is black (almost) everywhere, so nothing would change. Paint white what shall be stylised."
+            message = "stylize: `mask` is black (almost) everywhere, so nothing would change. Paint the part to stylise white."
             raise InputError(message)
     return tuple(pairs)
 
@@ -97,8 +98,7 @@ def _pair(
     for name, share in zip(["photo", *["painting"] * len(others)], shares, strict=True):
         if float(share.mean()) < _LEAST:
             message = (
-                f"stylize: the {name} mask of region {number + 1} is black (almost) everywhere. "
-                "Paint white the part that is meant."
+                f"stylize: the {name} mask of region {number + 1} is black (almost) everywhere. Paint that part white."
             )
             raise InputError(message)
     return shares[0], tuple(shares[1:])

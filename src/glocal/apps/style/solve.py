@@ -1,11 +1,11 @@
-"""The core: Lab images in, a Lab image out. It knows neither files nor terminals.
+"""The solver: Lab images in, a Lab image out. It does not depend on files or terminals.
 
-For each level from coarse to fine, equation 10 is set up (the painting's Gram matrices, the photo's graph) and
-minimised from the scaled-up result of the level before.
+For each level from coarse to fine, it sets up equation 10 (the painting's Gram matrices, the photo's graph) and
+minimises it, starting from the enlarged result of the previous level.
 
-The image that is made is kept in float64, whatever the type of the inputs, and its networks see it in that type; at the
-coarse levels, where one wrong sign weighs most and an iteration costs least, in float64 too. So the losses follow those
-of float64 (docs/style.md says how nearly).
+The image is always kept in float64. The networks compute in the dtype of the inputs. Only at the coarse levels, where
+one wrong sign has the largest effect and an iteration is cheapest, they compute in float64 too. So the losses follow
+those of float64 (docs/style.md shows how closely).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from glocal.optim.lbfgs import Minimum, lbfgs
 from glocal.optim.objectives import Objective, WeightedSum, balance
 from glocal.progress import Progress
 
-HISTORY = 10  # pairs that L-BFGS remembers
-_FIRST_STEP = 0.01  # a per cent of the range of Lab / 100
-COARSE = 4096  # levels of up to so many pixels are computed in float64
+HISTORY = 10  # number of pairs in the history of L-BFGS
+_FIRST_STEP = 0.01  # one per cent of the range of Lab / 100
+COARSE = 4096  # levels of up to this many pixels are computed in float64
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
-REPORT_SECONDS = 0.4  # at most so often is the caller told
+REPORT_SECONDS = 0.4  # the shortest time between two calls of the callback
 
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where a run stood: the level (from 0), the iterations done there, and the image in Lab.
+    """The state of a run: the level (from 0), the iterations done there, and the image in Lab.
 
-    `exact` holds the numbers that L-BFGS had in hand, so that a run goes on to the same bytes as one that was not
-    interrupted; without it the run goes on from the image alone.
+    `exact` holds the state of L-BFGS, so that the run continues to the same bytes as without an interruption. Without
+    it the run continues from the image only.
     """
 
     level: int
@@ -60,11 +60,16 @@ class Checkpoint:
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is transferred: images (h, w, 3) in Lab with L from 0 to 100, all of one type and on one device.
+    """The images of a transfer: (h, w, 3) in Lab with L from 0 to 100, all with one dtype and on one device.
 
-    weights : one for each painting, their sum 1.
-    shares : pairs (share of the photo (h, w), shares of each painting), values in [0, 1]; empty for the whole.
-    start : the image to start from, or None for noise.
+    Attributes
+    ----------
+    weights
+        One for each painting, with the sum 1.
+    shares
+        Pairs (share of the photo (h, w), shares of each painting) with values in [0, 1]; empty for whole images.
+    start
+        The initial image, or None for noise.
     """
 
     photo: Tensor
@@ -87,7 +92,7 @@ class Solution:
 
 @dataclass(eq=False)
 class _Run:
-    """What the levels of one run have in common."""
+    """The data that all levels of one run share."""
 
     task: Task
     options: StyleOptions
@@ -110,7 +115,7 @@ class _Run:
 def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool | None] | None = None) -> Solution:
     """Transfer the style of the paintings to the photo, at the photo's own size.
 
-    `callback` gets a `Progress` with the current image in Lab a few times a second; returning True stops the run.
+    `callback` gets a `Progress` with the current image in Lab a few times a second. If it returns True, the run stops.
     Cost of an iteration at n pixels: O(n m (d c + m)) for each network of m maps and degree d.
     """
     generator = torch.Generator().manual_seed(options.seed)
@@ -129,17 +134,17 @@ def solve(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
 
 
 def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
-    """Return the image as Lab, in the type of the photo."""
+    """Return the image as Lab, with the dtype of the photo."""
     return (run.frame.back(z).view(*run.shapes[level], 3) * 100).to(run.task.photo)
 
 
 def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
-    """Return the precision of the networks at a level."""
+    """Return the dtype of the networks at a level."""
     return torch.float64 if shape[0] * shape[1] <= COARSE else run.task.photo.dtype
 
 
 def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSum, Tensor]:
-    """Equation 10 at one level, and where to start."""
+    """Set up equation 10 at one level, and return it with the initial image."""
     shape = run.shapes[level]
     options, task = run.options, run.task
     photo = resized(task.photo, shape)
@@ -184,7 +189,7 @@ def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph)
 
 
 def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> dict[str, GramDistance]:
-    """One distance for each network and each pair of regions, its target measured on the paintings."""
+    """Return one distance for each network and each pair of regions, with its target from the paintings."""
     task, options = run.task, run.options
     paintings = [resized(p, _painting_shape(p, shape, options.style_scale)) for p in task.paintings]
     sizes = [(p.shape[0], p.shape[1]) for p in paintings]
@@ -217,7 +222,7 @@ def _in(graph: Graph, kind: torch.dtype) -> Graph:
 
 
 def _painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Its size at a level: the photo's longer side times the scale, but never larger than the painting itself."""
+    """Return the painting's size at a level: the photo's longer side times the scale, never larger than the painting."""
     h, w = painting.shape[:2]
     return fitted((h, w), min(max(shape) * scale, max(h, w)))
 
@@ -233,7 +238,7 @@ def _toned(photo: Tensor, task: Task) -> Tensor:
 
 
 def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
-    """Return the result of the level before, the checkpoint, the image the caller gave, or noise; as the networks see it."""
+    """Return the previous level's result, the checkpoint, the caller's image or noise, in the networks' colours."""
     shape, task = run.shapes[level], run.task
     if previous is not None:
         return resized(previous.view(*run.shapes[level - 1], 3), shape).view(-1, 3)
@@ -248,13 +253,13 @@ def _start(run: _Run, level: int, previous: Tensor | None) -> Tensor:
 
 
 def _exact(run: _Run, level: int) -> dict[str, Tensor] | None:
-    """Return what the checkpoint holds for going on to the same bytes, if it is one of this level."""
+    """Return the L-BFGS state of the checkpoint, if it belongs to this level."""
     point = run.task.checkpoint
     return point.exact if point is not None and point.level == level else None
 
 
 def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Minimum:
-    """L-BFGS at one level, with reports to the caller."""
+    """Run L-BFGS at one level and call the callback."""
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
     told = time.perf_counter()
@@ -288,7 +293,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
 
 
 def _history(like: Tensor) -> History:
-    """Return the memory of L-BFGS: on a GPU, where it can be, one that stays there."""
+    """Return the history of L-BFGS, stored on the GPU if possible."""
     if select.chosen("gram", like.device).name == "cuda":
         from glocal.optim.cuda_history import DeviceHistory
 

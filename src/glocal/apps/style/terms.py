@@ -1,8 +1,7 @@
-"""The terms of the objective. Each is called with the image (n, 3) and returns a number to be made small.
+"""The terms of the objective. Each is called with the image (n, 3) and returns a number to minimise.
 
-The image comes in float64. Both the networks and the total variation have kinks, where the gradient jumps: on which side
-of one a pixel lies is decided in float64 (for networks without regions). What is smooth is computed in the
-precision of the term's own tensors.
+The image is float64. Both the networks and the total variation have kinks, where the gradient jumps. The side of a kink
+is decided in float64 (for networks: without regions). Smooth parts are computed in the dtype of the term's own tensors.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ class ColorFrame:
     upright: bool = True  # both matrices are the identity
 
     def seen(self, x: Tensor) -> Tensor:
-        """From Lab / 100 to what the networks see."""
+        """Convert Lab / 100 to the colours of the networks."""
         return x - self.mean if self.upright else (x - self.mean) @ self.whiten
 
     def back(self, z: Tensor) -> Tensor:
-        """From what the networks see to Lab / 100."""
+        """Convert the colours of the networks to Lab / 100."""
         return z + self.mean if self.upright else z @ self.color + self.mean
 
 
@@ -54,7 +53,7 @@ def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> Col
 
 @dataclass(frozen=True, eq=False)
 class GramDistance:
-    """`|F'F / n - target|^2`, where `F` is what `network` sees on `graph` (equation 10)."""
+    """The term `|F'F / n - target|^2`, where `F` are the maps of `network` on `graph` (equation 10)."""
 
     network: Network
     graph: Graph
@@ -62,7 +61,7 @@ class GramDistance:
     share: Tensor | None = None
 
     def __call__(self, z: Tensor) -> Tensor:
-        """z (n, 3), as the networks see it."""
+        """Return the value at z (n, 3), in the colours of the networks."""
         return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
 
     def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,13 +76,13 @@ class GramDistance:
 
 @dataclass(frozen=True, eq=False)
 class TotalVariation:
-    """`sum |x_i - x_j|` over adjacent pixels and the three channels of Lab / 100."""
+    """The term `sum |x_i - x_j|` over adjacent pixels and the three channels of Lab / 100."""
 
     shape: tuple[int, int]
     frame: ColorFrame
 
     def __call__(self, z: Tensor) -> Tensor:
-        """z (n, 3), as the networks see it."""
+        """Return the value at z (n, 3), in the colours of the networks."""
         image = z if self.frame.upright else z @ self.frame.color
         return total_variation(image.view(*self.shape, 3))
 
@@ -97,11 +96,11 @@ class TotalVariation:
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """`mean |(A^reach (x - target)) * channels|^2`: averages over similar pixels of the photo follow `target`.
+    """The anchor `mean |(A^reach (x - target)) * channels|^2`: averages over similar pixels of the photo follow `target`.
 
-    `A` averages over the pixels of the photo that look most alike. Strokes inside an area average out and are free;
-    edges of the photo separate the averages and are kept. `target` (n, 3) is Lab / 100, `channels` (3,) weighs
-    luminance against colour, and `share` (n,) weighs pixels against one another.
+    `A` averages over the most similar pixels of the photo. Strokes inside an area average out, so they are free. Edges
+    of the photo separate the averages, so they are preserved. `target` (n, 3) is Lab / 100. `channels` (3,) are the
+    weights of luminance and colour, and `share` (n,) the weights of the pixels.
     """
 
     graph: Graph
@@ -112,7 +111,7 @@ class Anchor:
     share: Tensor | None = None
 
     def __call__(self, z: Tensor) -> Tensor:
-        """z (n, 3), as the networks see it."""
+        """Return the value at z (n, 3), in the colours of the networks."""
         away = (self.frame.back(z) - self.target).to(self.channels) * self.channels
         taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=away.dtype, device=z.device)
         for _ in range(self.reach):

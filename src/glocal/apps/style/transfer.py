@@ -1,13 +1,13 @@
-"""Style transfer as one call: `stylize`. Images of any kind in, an image of the photo's kind out.
+"""Style transfer as one call: `stylize`. It takes images of any type and returns an image of the photo's type.
 
 Deviations from the paper
 -------------------------
-- The total variation is `tv` times the *sum* over pixels and channels of Lab / 100. The paper's `0.01 n` fits a total
-  variation that is a mean over the pixels; with a sum it flattens the image.
+- The total variation is `tv` times the *sum* over pixels and channels of Lab / 100. The paper's factor `0.01 n` would
+  suit a total variation that is a mean over the pixels; with a sum it flattens the image.
 - Gram matrices are divided by the number of pixels, so that photo and painting may differ in size and shape. With equal
   sizes the gradient balance cancels the factor.
-- The random start has the mean and deviation of the painting's colours; the paper does not say which it used.
-- Every preset but "paper" goes further: see `docs/style.md`.
+- The random initial image has the mean and deviation of the painting's colours; the paper does not say which it used.
+- Every preset except "paper" has more deviations: see `docs/style.md`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,20 @@ from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
 
-LEAST_SIDE = 8  # the smallest picture that has room for a patch and its neighbours
+LEAST_SIDE = 8  # the smallest picture that contains a patch and its neighbours
 Start = Literal["noise", "photo"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StyleResult(SrgbResult):
-    """A stylised image and how it came about; see `Result` for what all results have.
+    """A stylised image and the losses of its levels. See `Result` for the fields of all results.
 
-    losses : the loss at the start and after each iteration, for each level.
-    rgb : the image as float32 sRGB in [0, 1], (h, w, 3).
+    Attributes
+    ----------
+    losses
+        The loss at the start and after each iteration, for each level.
+    rgb
+        The image as float32 sRGB in [0, 1], (h, w, 3).
     """
 
     losses: tuple[tuple[float, ...], ...] = field(kw_only=True)
@@ -79,37 +83,40 @@ def stylize(
     Parameters
     ----------
     photo, painting : array (h, w, 3) of uint8, uint16 or float in [0, 1], tensor, `PIL.Image` or path
-        `painting` may be a list; `weights` then says how much each counts. Shapes and aspect ratios are free.
+        `painting` may be a list; `weights` are then the weights of the paintings. Shapes and aspect ratios may differ.
     {options}
     options : StyleOptions
         All options at once. Single options change it.
     mask : array (h, w), image or path
         Stylise only where it is white, with a soft edge where it is gray. Scaled to the photo.
     regions : pairs of masks
-        `(photo mask, painting mask)`: this part of the photo takes that part of the painting. What no pair covers takes
-        the rest of the painting. With several paintings the second is a list.
+        `(photo mask, painting mask)`: this part of the photo gets the style of that part of the painting. The rest of
+        the photo gets the style of the rest of the painting. With several paintings the second mask is a list.
     init : "noise", "photo" or an image
-        Where the optimisation starts.
+        The initial image of the optimisation.
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     checkpoint : Checkpoint
-        Go on from here (see `Progress`): the level, the iteration and the image of an earlier run.
+        Continue from here (see `Progress`): the level, the iteration and the image of an earlier run.
     progress : callable(Progress) or None
-        Called a few times a second; `progress.image` is the current image in Lab at the level's size. Returning True
-        stops the run and returns the best so far. `callback` is the old name.
+        Called a few times a second. `progress.image` is the current image in Lab at the level's size. If it returns
+        True, the run stops and returns the best result so far. `callback` is the old name.
 
     Returns
     -------
-    StyleResult. Cost of an iteration at n pixels: O(n m (d c + m)) for each network of m maps and degree d; memory
-    about `4 n (m + 2 d)` bytes for each network.
+    StyleResult
+        Cost of an iteration at n pixels: O(n m (d c + m)) for each network of m maps and degree d. Memory: about
+        `4 n (m + 2 d)` bytes for each network.
 
     Raises
     ------
     ArgumentError, InputError
-        An option that is out of range, or an image that cannot be used.
+        If an option is out of range, or an image cannot be used.
     DeviceError, MemoryLimitError
-        There is no such device, or too little memory.
+        If there is no such device, or too little memory.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> photo = np.random.default_rng(0).random((16, 24, 3))
     >>> stylize(photo, photo[::-1], preset="paper", size=16, iterations=2).image.shape
@@ -124,7 +131,7 @@ def stylize(
     expected = needs.seconds * (1 - begun) if options.device == "cpu" else None
     with (
         computing_on("stylize", options.device),
-        undisturbed(),  # all of it: torch's sums depend on the number of its threads, ours do not
+        undisturbed(),  # for the whole run: torch's sums depend on its number of threads, ours do not
         Meter(progress or callback, expected=expected, begun=begun) as meter,
     ):
         like = torch.zeros(0, dtype=dtype, device=options.device)
@@ -160,7 +167,7 @@ def stylize(
 
 @dataclass(frozen=True, eq=False)
 class StyleSources:
-    """The pictures of a style transfer, each read once."""
+    """The pictures of a style transfer. Each is read once."""
 
     photo: Picture
     paintings: list[Picture]
@@ -204,7 +211,7 @@ class StyleSources:
         return found
 
     def recipe(self, options: StyleOptions, weights: Sequence[float] | None) -> dict[str, Any]:
-        """Return the recipe of a run; inputs come in the order in which the command line names them."""
+        """Return the recipe of a run. Inputs are in the order of the command line."""
         named = {"photo": self.photo} | {f"painting {k + 1}": p for k, p in enumerate(self.paintings)}
         more = {} if self.mask is None else {"mask": self.mask}
         for k, (mine, theirs) in enumerate(self.regions):
@@ -232,7 +239,7 @@ def _check_painting(picture: Picture) -> None:
     if all(float(np.ptp(picture.pixels[..., c])) == 0 for c in range(picture.pixels.shape[2])):
         where = f" ({picture.path})" if picture.path else ""
         message = (
-            f"stylize{where}: the painting has one colour only, so there is no style to take from it. "
+            f"stylize{where}: the painting has only one colour, so it has no style to transfer. "
             "Use a painting with strokes or texture."
         )
         raise InputError(message)
@@ -260,10 +267,10 @@ def _start(init: Start | Picture, lab: Tensor, like: Tensor) -> Tensor | None:
 
 
 def _prepared(paintings: tuple[Tensor, ...], photo: Tensor, keep_color: str) -> tuple[Tensor, ...]:
-    """Return the paintings in the colours that the result shall have."""
+    """Return the paintings in the colours of the result."""
     if keep_color == "match":
         return tuple(matched(p, [photo], [1.0]) for p in paintings)
-    if keep_color == "luma":  # only the luminance is taken in the end: give it the photo's range
+    if keep_color == "luma":  # only the luminance is used at the end: give it the photo's range
         light = photo[..., :1]
         return tuple(torch.cat([matched(p[..., :1], [light], [1.0]), p[..., 1:]], -1) for p in paintings)
     return paintings
@@ -272,7 +279,7 @@ def _prepared(paintings: tuple[Tensor, ...], photo: Tensor, keep_color: str) -> 
 def _finished(
     solution: Solution, photo: Tensor, options: StyleOptions, cover: Tensor | None, original: Tensor
 ) -> np.ndarray[Any, Any]:
-    """Put back what the options keep of the photo: its colours, a part of everything, what the mask leaves out."""
+    """Restore what the options keep of the photo: its colours, a fraction of the whole, the area outside the mask."""
     lab = solution.lab
     if options.keep_color == "luma":
         lab = torch.cat([lab[..., :1], photo[..., 1:]], -1)

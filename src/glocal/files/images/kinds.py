@@ -42,6 +42,8 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
     InputError
         The image cannot be read or used.
 
+    Examples
+    --------
     >>> as_picture(np.zeros((3, 8, 9), np.uint8), call="f", name="image", layout="CHW").size
     (8, 9)
     """

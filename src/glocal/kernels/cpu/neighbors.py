@@ -37,6 +37,8 @@ def patch_neighbors(
     neighbors (n, k) int32 and squared distances (n, k) float32, the same for any number of threads. Cost: over the
     whole image without coordinates O(n^2 c) time and O(n k) memory; else see `neighbor_blocks`.
 
+    Examples
+    --------
     >>> patch_neighbors(torch.tensor([[[1.0, 5.0, 2.0]]]), 2, (1, 1), 0.0, None)
     (tensor([[0, 2],
             [1, 2],
