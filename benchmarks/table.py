@@ -34,6 +34,21 @@ def denoising(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def speech(rows: list[dict[str, Any]]) -> list[str]:
+    """One row a method, one column a set with SI-SDR, PESQ and STOI, and the real-time factor."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    lines = [f"| method | {' | '.join(sets)} | real-time factor |", "|---" * (len(sets) + 2) + "|"]
+    for method in dict.fromkeys(row["method"] for row in rows):
+        mine = {row["set"]: row for row in rows if row["method"] == method}
+        cells = []
+        for name in sets:
+            found = ((mine[name][measure], digits) for measure, digits in (("si_sdr", 1), ("pesq", 2), ("stoi", 3)))
+            cells.append(" / ".join("-" if value is None else f"{value:.{digits}f}" for value, digits in found))
+        factor = sum(row["real_time"] for row in mine.values()) / len(mine)
+        lines.append(f"| {method} | {' | '.join(cells)} | {f'{factor:.2g}' if factor >= 1e-3 else ''} |")
+    return lines
+
+
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     """One row a variant, one column a measure; rows as `style_variants.py` orders them."""
     names = {
@@ -68,6 +83,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(style_agreement(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "denoise":
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
+    if kept["benchmark"] == "speech":
+        return "\n".join(speech(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]
     for row in kept["rows"]:
         theirs = "missing" if row["theirs"] is None else amount(row["theirs"], row["unit"])

@@ -161,3 +161,10 @@ def test_style_measures_the_whole_run_and_its_phases():
     assert "at levels 32" in rows[0].note
     assert "L-BFGS and line search" in rows[2].note
     assert rows[1].ours + rows[2].ours <= rows[0].ours
+
+
+def test_the_table_of_speech_has_a_column_for_each_set(table):
+    row = {"method": "voice", "si_sdr": 15.74, "pesq": 2.114, "stoi": 0.8801, "real_time": 0.04}
+    lines = table.speech([row | {"set": "white"}, row | {"set": "rain", "pesq": None, "real_time": 0.02}])
+    assert lines[0] == "| method | white | rain | real-time factor |"
+    assert lines[2] == "| voice | 15.7 / 2.11 / 0.880 | 15.7 / - / 0.880 | 0.03 |"

@@ -19,6 +19,10 @@ from glocal.jobs.failures import report_failure
 BENCHMARKS: Table = {
     "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
     "denoise": ("glocal.cli.commands.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
+    "speech": (
+        "glocal.cli.commands.bench_speech:speech",
+        "Denoising speech compared with RNNoise, noisereduce and Wiener.",
+    ),
     "conv": ("glocal.cli.commands.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
     "style": ("glocal.cli.commands.bench:style", "The whole style transfer beside plain PyTorch."),
     "cuda": ("glocal.cli.commands.bench:cuda", "Style transfer on a GPU beside plain PyTorch there."),
@@ -35,7 +39,7 @@ EVAL: Table = {
 COMMANDS: Table = {
     "style": ("glocal.jobs.style:StyleJob", "Give a photo the strokes and colours of a painting."),
     "color": ("glocal.jobs.color:ColorJob", "Give a photo the colours of another."),
-    "speech": ("glocal.jobs.speech:SpeechJob", "Remove steady noise from speech."),
+    "speech": ("glocal.jobs.speech:SpeechJob", "Remove noise from speech."),
     "denoise": ("glocal.jobs.denoise:DenoiseJob", "Remove noise from photos."),
     "train": (TRAIN, "Train the denoising networks."),
     "eval": (EVAL, "Measure the denoising networks on test data."),

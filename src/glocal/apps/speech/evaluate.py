@@ -38,10 +38,10 @@ class Measured(Score):
 
 @dataclass(frozen=True)
 class Condition:
-    """Clean and noisy clips (m, n) and the true sigma of each (m,)."""
+    """Clean and noisy clips, (m, n) or m of different lengths, and the true sigma of each (m,)."""
 
-    clean: Samples
-    noisy: Samples
+    clean: Samples | Sequence[Samples]
+    noisy: Samples | Sequence[Samples]
     sigmas: NDArray[np.float64]
 
 
@@ -117,7 +117,8 @@ def haar_method(data: SpeechData, sigma: float = SIGMA) -> Method:
     return lambda noisy, level: haar_denoise(noisy, threshold=factor * level, levels=_HAAR_LEVELS)
 
 
-def _unchanged(noisy: Samples, sigma: float) -> Samples:
+def unchanged(noisy: Samples, sigma: float) -> Samples:
+    """Return the noisy clip itself: the row that every other one is compared with."""
     return noisy
 
 
@@ -163,7 +164,7 @@ def score_all(
     data: SpeechData, nets: Mapping[str, SampleNet], haar: Method, *, seed: int = 0
 ) -> dict[str, NDArray[np.float64]]:
     """Return the SNR of every test clip at sigma 0.12 for each method: "noisy", "haar" and the networks."""
-    methods = {"noisy": _unchanged, "haar": haar} | {kind: sample_method(net) for kind, net in nets.items()}
+    methods = {"noisy": unchanged, "haar": haar} | {kind: sample_method(net) for kind, net in nets.items()}
     condition = at_sigma(data.test, seed=seed)
     return {name: run(method, condition, {"SNR": _snr})["SNR"] for name, method in methods.items()}
 
@@ -197,7 +198,7 @@ def compare_all(
     `tuned` are window and memory of the Wiener filter; None finds the best on the validation clips.
     """
     condition = at_sigma(data.test, seed=seed)
-    methods: dict[str, Method] = {"noisy": _unchanged, "Haar": haar_method(data)}
+    methods: dict[str, Method] = {"noisy": unchanged, "Haar": haar_method(data)}
     methods |= _methods(data, tuned)
     scores = []
     for step, (name, method) in enumerate(methods.items()):
@@ -237,7 +238,7 @@ def compare_colours(data: SpeechData, decibels: float = 5.0, *, seed: int = 0) -
         "hiss": partial(noises.coloured, slope=-1.0),
         "hum": noises.hum,
     }
-    methods: dict[str, Method] = {"noisy": _unchanged, "frames": frame_method(load_frames())} | _peer_methods()
+    methods: dict[str, Method] = {"noisy": unchanged, "frames": frame_method(load_frames())} | peer_methods()
     found = {}
     for colour, make in makers.items():
         clean = torch.from_numpy(data.test)
@@ -250,7 +251,9 @@ def compare_colours(data: SpeechData, decibels: float = 5.0, *, seed: int = 0) -
     return found
 
 
-def _peer_methods() -> dict[str, Method]:
+def peer_methods() -> dict[str, Method]:
+    """Return the denoisers of others that are installed; none of them is given sigma."""
+
     def told(peer: Callable[[Samples], Samples]) -> Method:
         return lambda noisy, _: peer(noisy)
 
@@ -272,4 +275,4 @@ def _methods(data: SpeechData, tuned: tuple[int, float] | None) -> dict[str, Met
         "nonlocal": sample_method(load_samples("nonlocal")),
         "frames": frame_method(load_frames()),
     }
-    return methods | _peer_methods()
+    return methods | peer_methods()
