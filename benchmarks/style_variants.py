@@ -223,7 +223,7 @@ def with_gradients(lab: Tensor) -> Tensor:
 
 BASE = {
     "iterations": 120, "ease": 0.8, "tv": 0.001, "maps": 64, "filters": ((5, 1), (5, 2), (5, 4), (5, 8)), "colors": "centred",
-    "whiten": 0.3, "anchor": 0.3, "anchor_reach": 6, "anchor_color": 0.3,
+    "whiten": 0.3, "anchor": 0.3, "anchor_reach": 6, "anchor_color": 0.3, "balance": "gradient",
 }  # fmt: skip
 SIZES = (3, 5, 7, 11, 15, 23, 37, 55)  # Ustyuzhaninov et al. 2016
 _WHOLE = ((3, 1), (5, 1), (7, 1), (11, 1))

@@ -64,7 +64,8 @@ def plain_style_transfer(
         def term2(x: Tensor, g2: Tensor = g2, near: Tensor = near_t, w: Tensor = w_t) -> Tensor:
             return (gram(maps(x, near, w, h2, b2)) - g2).square().sum()
 
-        gamma1, gamma2 = (1 / float(_gradient(term, x)[1].abs().max()) for term in (term1, term2))
+        if level == 0:  # the first iteration of the whole run
+            gamma1, gamma2 = (1 / float(_gradient(term, x)[1].abs().max()) for term in (term1, term2))
 
         def total(x: Tensor, side: int = side, t1: Callable[[Tensor], Tensor] = term1,
                   t2: Callable[[Tensor], Tensor] = term2, y1: float = gamma1, y2: float = gamma2) -> Tensor:  # fmt: skip

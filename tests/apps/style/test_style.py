@@ -159,8 +159,11 @@ def test_a_run_goes_on_from_its_checkpoint(pictures):
 
 
 @pytest.mark.usefixtures("precision")
-@pytest.mark.parametrize(("level", "iteration"), [(0, 9), (1, 1), (1, 12), (1, 15)])
-def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, monkeypatch, level, iteration):
+@pytest.mark.parametrize(
+    ("preset", "level", "iteration"),
+    [("painterly", 0, 9), ("painterly", 1, 1), ("painterly", 1, 12), ("painterly", 1, 15), ("paper", 0, 9), ("paper", 1, 12)],
+)  # fmt: skip
+def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, monkeypatch, preset, level, iteration):
     monkeypatch.setattr(core, "REPORT_SECONDS", 0.0)
     points = []
 
@@ -169,7 +172,7 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
             points.append(progress.snapshot())
         return bool(points)
 
-    options = style_options("painterly", {"size": 48, "iterations": 15, "coarsest": 24, "ease": 1.0})
+    options = style_options(preset, {"size": 48, "iterations": 15, "coarsest": 12, "ease": 1.0})
     whole = glocal.stylize(*pictures, options=options)
     assert glocal.stylize(*pictures, options=options, callback=stop).stopped
     recipe = {"options": {}, "arguments": {}, "inputs": []}

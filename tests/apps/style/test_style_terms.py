@@ -15,6 +15,7 @@ from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
 from glocal.graph import Graph
+from glocal.optim.lbfgs import Minimum
 from glocal.optim.objectives import balance, value_and_gradient
 
 PLAIN = ColorFrame(torch.zeros(3), torch.eye(3), torch.eye(3))
@@ -144,10 +145,31 @@ def test_the_largest_gradient_of_each_network_is_one_at_the_start(monkeypatch):
     assert total.factors["tv"] == 0.01
 
 
+@pytest.mark.parametrize("balance", ["once", "gradient"])
+def test_balance_once_lets_style_grow_with_the_number_of_pixels(monkeypatch, balance):
+    seen = []
+    monkeypatch.setattr(
+        core, "lbfgs", lambda objective, x, **_: seen.append((objective, x)) or Minimum(x, (0.0,), 0, "done")
+    )
+    task = Task(noise(32, 40, 3) * 100, (noise(24, 24, 3, seed=1) * 100,))
+    changes = {"coarsest": 10, "balance": balance, "anchor": 0.5, "anchor_ease": 0.5}
+    solve(task, style_options("paper", changes))
+    assert [len(x) for _, x in seen] == [80, 320, 1280]
+    first = seen[0][0].factors
+    for level, (total, x) in enumerate(seen):
+        assert total.factors["tv"] == 0.01
+        for name, ease in (("local 5x5", 1.0), ("nonlocal", 1.0), ("anchor", 0.5**level)):
+            largest = float(value_and_gradient(total.terms[name], x)[1].abs().max()) * total.factors[name]
+            if balance == "once":  # the gamma of sums over pixels stays, so that of means grows with n^2
+                assert total.factors[name] == pytest.approx(first[name] * ease * (len(x) / 80) ** 2)
+            if balance == "gradient" or level == 0:
+                assert largest == pytest.approx(ease * (0.5 if name == "anchor" else 1), rel=1e-5)
+            else:
+                assert abs(largest - ease) > 0.1
+
+
 def _stop(seen, objective, x):
     seen.update(objective=objective, x=x)
-    from glocal.optim.lbfgs import Minimum
-
     return Minimum(x, (0.0,), 0, "stopped")
 
 

@@ -96,10 +96,11 @@ class StyleOptions(Options):
             "hidden": True,
         },
     )
-    balance: Literal["gradient", "relative"] = field(
-        default="gradient",
+    balance: Literal["once", "gradient", "relative"] = field(
+        default="once",
         metadata={
-            "help": "gradient is the paper's rule: the largest gradient entry of each network is 1 at the start of a level. "
+            "help": "once is the paper's rule: the largest gradient entry of each network is 1 at the start of the run, for Gram "
+            "matrices that are sums over the pixels. gradient makes it 1 at the start of every level. "
             "relative divides each Gram distance by the painting's own norm.",
             "hidden": True,
         },
@@ -144,6 +145,7 @@ class StyleOptions(Options):
 PRESETS: dict[str, StyleOptions] = {
     "painterly": StyleOptions(
         preset="painterly",
+        balance="gradient",
         iterations=120,
         ease=0.8,
         tv=0.001,

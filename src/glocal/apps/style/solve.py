@@ -10,6 +10,7 @@ those of float64 (docs/style.md shows how closely).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -102,6 +103,7 @@ class _Run:
     frame: ColorFrame
     shapes: list[tuple[int, int]]
     phases: dict[str, float] = field(default_factory=dict)
+    factors: tuple[int, dict[str, float]] | None = None  # the level before, and the factors of its terms
     began: float = field(default_factory=time.perf_counter)
 
     @contextmanager
@@ -154,14 +156,17 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSu
         graph = photo_graph(photo, options) if needed else None
     grams = _gram_distances(run, shape, graph)
     terms: dict[str, Objective] = dict(grams)
-    if options.balance == "gradient":
-        with run.phase("balance"):
-            factors = balance(terms, start)
-        tv = options.tv
-    else:
+    grown = _grown(run, level) if options.balance == "once" else {}
+    tv = options.tv
+    if options.balance == "relative":
         norms = {name: float(term.target.square().sum()) for name, term in grams.items()}
         factors = {name: 1 / (max(norm, 1e-30) * len(grams)) for name, norm in norms.items()}
         tv = options.tv / len(start)
+    elif grown:
+        factors = {name: grown[name] for name in terms}
+    else:
+        with run.phase("balance"):
+            factors = balance(terms, start)
     if options.tv > 0:
         terms["tv"], factors["tv"] = TotalVariation(shape, run.frame), tv
     if options.anchor > 0:
@@ -169,11 +174,33 @@ def _problem(run: _Run, level: int, previous: Tensor | None) -> tuple[WeightedSu
         target = _toned(photo, task) / 100
         fixed = 1 / max(float(target[..., 0].var()), 1e-4)
         for name, (anchor, weight) in _anchors(run, level, photo, target, thinned(graph, _ANCHOR_STEP)).items():
-            scale = balance({name: anchor}, start)[name] if options.balance == "gradient" else fixed
-            terms[name], factors[name] = anchor, weight * scale
+            terms[name] = anchor
+            if grown:
+                factors[name] = grown[name] * options.anchor_ease
+            else:
+                scale = fixed if options.balance == "relative" else balance({name: anchor}, start)[name]
+                factors[name] = weight * scale
     if exact := _exact(run, level):
         factors = dict(zip(terms, exact["factors"].tolist(), strict=True))
+    run.factors = level, factors
     return WeightedSum(terms, factors, run.phases), start
+
+
+def _grown(run: _Run, level: int) -> dict[str, float]:
+    """Return the factors of the level before for this one, where balance is made once; at the first level, nothing.
+
+    The paper's Gram matrices are sums over the n pixels, ours are means. With the same `gamma` for sums, the factor of
+    a distance between means grows with n^2, and its gradient at one pixel with n.
+    """
+    if level == 0 or _exact(run, level):  # a checkpoint has the factors of its level
+        return {}
+    if run.factors is None:  # the run goes on from an image alone: balance again where it began
+        _problem(first := replace(run, task=replace(run.task, checkpoint=None)), 0, None)
+        run.factors = first.factors
+    assert run.factors is not None
+    before, factors = run.factors
+    growth = (math.prod(run.shapes[level]) / math.prod(run.shapes[before])) ** 2
+    return {name: factor * growth for name, factor in factors.items()}
 
 
 def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph) -> dict[str, tuple[Anchor, float]]:

@@ -2,10 +2,14 @@
 
 Deviations from the paper
 -------------------------
-- The total variation is `tv` times the *sum* over pixels and channels of Lab / 100. The paper's factor `0.01 n` would
-  suit a total variation that is a mean over the pixels; with a sum it flattens the image.
-- Gram matrices are divided by the number of pixels, so that photo and painting may differ in size and shape. With equal
-  sizes the gradient balance cancels the factor.
+- The total variation is 0.01 times the *sum* over pixels and channels of Lab / 100: the paper's `gamma_3 = 0.01 n` is
+  read as the weight of a mean over the pixels. As the weight of a sum it flattens the image.
+- `gamma_1` and `gamma_2` are computed once, at the first iteration of the whole run (32 x 32 pixels), and kept at all
+  levels. The Gram matrices are sums over the pixels, so that style weighs 64 times more at 256 x 256 pixels than at the
+  first level. The text allows this reading, and it shows what the paper describes: structure and strokes. When
+  `gamma_1` and `gamma_2` are computed again at each level, the total variation is 30 to 100 times too strong.
+- The Gram matrix of the painting is scaled to the number of pixels of the photo, so that the two may differ in size and
+  shape.
 - The random initial image has the mean and deviation of the painting's colours; the paper does not say which it used.
 - Every preset except "paper" has more deviations: see `docs/style.md`.
 """
