@@ -7,7 +7,7 @@ import glocal
 
 PROMISED = {
     "Graph", "GlocalError", "block_diagonal", "denoise", "denoise_speech", "grid_graph", "interop", "knn_graph", "nn", "optimize",
-    "patch_graph", "recolor", "samples", "stylize", "testing", "weights", "window_graph", "__version__",
+    "SpeechStream", "patch_graph", "recolor", "samples", "stylize", "testing", "weights", "window_graph", "__version__",
 }  # fmt: skip
 LAYERS = {
     "BiasedReLU",

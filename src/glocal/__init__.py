@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from glocal.apps.color.recolor import recolor as recolor
     from glocal.apps.denoise.image import denoise as denoise
     from glocal.apps.speech.speech import denoise_speech as denoise_speech
+    from glocal.apps.speech.stream import SpeechStream as SpeechStream
     from glocal.apps.style.transfer import stylize as stylize
     from glocal.errors import GlocalError as GlocalError
     from glocal.graph import Graph as Graph
@@ -26,6 +27,7 @@ __version__ = "0.2.0"
 _HOMES = {
     "Graph": "glocal.graph:Graph",
     "GlocalError": "glocal.errors:GlocalError",
+    "SpeechStream": "glocal.apps.speech.stream:SpeechStream",
     "block_diagonal": "glocal.graphs.batch:block_diagonal",
     "denoise_speech": "glocal.apps.speech.speech:denoise_speech",
     "denoise": "glocal.apps.denoise.image:denoise",

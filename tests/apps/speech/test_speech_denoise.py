@@ -10,7 +10,7 @@ import torch
 
 import glocal
 from glocal import samples
-from glocal.apps.speech.blocks import Plan, overlapped, resampled
+from glocal.apps.speech.blocks import Overlap, Plan, Resampler
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import FrameDenoiser, SampleDenoiser, load_frames, load_samples
 from glocal.apps.speech.wiener import wiener
@@ -151,8 +151,8 @@ def test_blocks_equal_the_whole_signal(clean, model, block):
     denoiser = paper or FrameDenoiser(load_frames(), sigma=None)
     whole = denoiser(y, 0, len(y))[:, 0]
     plan = dataclasses.replace(denoiser.plan, block=block)
-    chunks = (y[i : i + 7777] for i in range(0, len(y), 7777))
-    parts = list(overlapped(chunks, denoiser, plan))
+    cutting = Overlap(denoiser, plan)
+    parts = [part for i in range(0, len(y), 7777) for part in cutting.push(y[i : i + 7777])] + cutting.finish()
     assert len(parts) > 2
     cut = np.concatenate(parts)[:, 0]
     assert len(cut) == len(whole)
@@ -167,7 +167,7 @@ def test_the_number_of_threads_is_put_back(noisy):
     torch.set_num_threads(before)
 
 
-def test_overlapped_covers_every_row_once_whatever_the_chunks():
+def test_overlap_covers_every_row_once_whatever_the_chunks():
     x = np.arange(1000, dtype=np.float32)[:, None]
     seen = []
 
@@ -176,15 +176,16 @@ def test_overlapped_covers_every_row_once_whatever_the_chunks():
         return rows[first:last]
 
     for size in (1, 7, 333, 1000):
-        chunks = [x[i : i + size] for i in range(0, 1000, size)]
-        out = np.concatenate(list(overlapped(chunks, process, Plan(block=64, context=32, fade=8))))
-        np.testing.assert_allclose(out, x, rtol=1e-6)
+        cutting = Overlap(process, Plan(block=64, context=32, fade=8))
+        out = [part for i in range(0, 1000, size) for part in cutting.push(x[i : i + size])]
+        np.testing.assert_allclose(np.concatenate(out + cutting.finish()), x, rtol=1e-6)
     assert max(seen[:10]) < 300
 
 
 def test_resampled_streams_equal_one_call():
     x = np.random.default_rng(0).standard_normal((30000, 2)).astype(np.float32)
-    out = np.concatenate(list(resampled([x[:100], x[100:7000], x[7000:]], 44100, 16000)))
+    change = Resampler(44100, 16000)
+    out = np.concatenate([*map(change.push, (x[:100], x[100:7000], x[7000:])), *change.finish()])
     np.testing.assert_allclose(out, soxr.resample(x, 44100, 16000), atol=1e-4)
 
 

@@ -48,7 +48,7 @@ class FrameDenoiser:
     def __init__(self, net: FrameNet, *, sigma: float | None) -> None:
         self.net, self.sigma = net.eval(), sigma
         grid = net.shape.hop * net.shape.step
-        self.plan = Plan(block=round(_SECONDS * RATE / grid) * grid, context=-(-net.shape.context // grid) * grid)
+        self.plan = Plan(0, context=-(-net.shape.context // grid) * grid, grid=grid).with_block(_SECONDS * RATE)
 
     @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
@@ -69,7 +69,7 @@ class VoiceDenoiser:
     def __init__(self, net: VoiceNet) -> None:
         self.net = net.eval()
         hop = net.shape.hop
-        self.plan = Plan(block=round(_SECONDS * RATE / hop) * hop, context=-(-net.shape.context // hop) * hop)
+        self.plan = Plan(0, context=-(-net.shape.context // hop) * hop, grid=hop).with_block(_SECONDS * RATE)
 
     @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:

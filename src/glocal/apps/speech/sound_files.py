@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.apps.speech.blocks import Rows
 from glocal.apps.speech.options import SpeechOptions
-from glocal.apps.speech.stream import CHUNK, LevelMeter, choose_model, estimate_sigma, stream_denoised
+from glocal.apps.speech.stream import CHUNK, LevelMeter, SpeechStream, choose_model, estimate_sigma
 from glocal.errors import ArgumentError
 from glocal.files.audio.audio_file import open_audio
 from glocal.files.audio.output import create_audio
@@ -63,13 +64,19 @@ def denoise_file(
         rest = stack.enter_context(create_audio(residual, like=info, overwrite=overwrite)) if residual else None
         ears = Ears(sound.blocks(CHUNK), info.rate, info.frames, progress)
 
-        def denoise(chunks: Iterable[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-            return stream_denoised(chunks, info.rate, model, strength=options.strength)
+        stream, waiting = SpeechStream(info.rate, options=options, denoiser=model), Rows()
 
-        for dry, clean in _paired(ears, denoise):
-            out.write(clean)
+        def write(clean: NDArray[Any]) -> None:
+            if len(clean):
+                out.write(clean)
+                if rest is not None:
+                    rest.write(waiting.take(len(clean)) - clean)
+
+        for chunk in ears:
             if rest is not None:
-                rest.write(dry - clean)
+                waiting.push(chunk)
+            write(stream.push(chunk))
+        write(stream.finish())
         check_unchanged(source, before)  # in here: an error leaves no output
     known = options.sigma is not None
     sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()
@@ -96,30 +103,6 @@ def speech_recipe(source: str | Path, options: SpeechOptions, *, subtype: str | 
 def _first_pass(source: str | Path) -> float:
     with open_audio(source) as sound:
         return estimate_sigma(sound.blocks(CHUNK), sound.info.rate)
-
-
-def _paired(
-    chunks: Iterable[NDArray[Any]], denoise: Callable[[Iterable[NDArray[Any]]], Iterator[NDArray[Any]]]
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """Pair what `denoise` returns with the rows that it took."""
-    waiting: list[NDArray[Any]] = []
-
-    def noted() -> Iterator[NDArray[Any]]:
-        for chunk in chunks:
-            waiting.append(chunk)
-            yield chunk
-
-    for clean in denoise(noted()):
-        rows = len(clean)
-        parts = []
-        while rows:
-            first = waiting.pop(0)
-            parts.append(first[:rows])
-            if len(first) > rows:
-                waiting.insert(0, first[rows:])
-            rows -= len(parts[-1])
-        if parts:
-            yield np.concatenate(parts), clean
 
 
 class Ears:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from glocal.apps.speech.options import SpeechOptions
 from glocal.apps.speech.sound_files import Ears, speech_recipe
-from glocal.apps.speech.stream import CHUNK, choose_model, estimate_sigma, stream_denoised
+from glocal.apps.speech.stream import CHUNK, SpeechStream, check_rate, choose_model, estimate_sigma
 from glocal.errors import ArgumentError, InputError
 from glocal.files.audio.audio_file import open_audio
 from glocal.files.audio.formats import AudioInfo
@@ -34,8 +34,6 @@ from glocal.files.results import AudioLike, AudioResult
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
-
-_LOWEST_RATE = 1000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -135,7 +133,8 @@ def denoise_speech(
             out = array.copy()
         else:
             denoiser, _ = choose_model(options, rate, len(sound), lambda: estimate_sigma(chunks(), rate))
-            clean = np.concatenate(list(stream_denoised(ears, rate, denoiser, strength=options.strength)))
+            stream = SpeechStream(rate, options=options, denoiser=denoiser)
+            clean = np.concatenate([*(stream.push(chunk) for chunk in ears), stream.finish()])
             out = _as_before(_mixed(sound, clean, mask), array, scale)
     return SpeechResult(
         seconds=time.perf_counter() - began,
@@ -209,11 +208,7 @@ def _as_before(sound: NDArray[Any], array: NDArray[Any], scale: float | None) ->
 
 def _as_sound(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], float | None]:
     """Return samples as (n, c) floats, and the full scale of integers."""
-    if not isinstance(rate, (int, np.integer)) or rate < _LOWEST_RATE:
-        message = (
-            f"denoise_speech: `rate` (={rate!r}) must be a whole number of at least {_LOWEST_RATE}. Give it in hertz."
-        )
-        raise ArgumentError(message)
+    check_rate("denoise_speech", rate)
     if array.ndim not in (1, 2):
         message = (
             f"denoise_speech: `samples` has the shape {array.shape}, but must be (n,) or (n, channels). Reshape it."

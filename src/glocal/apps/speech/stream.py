@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from glocal.apps.speech.blocks import overlapped, resampled
+from glocal.apps.speech.blocks import Overlap, Resampler, Rows
 from glocal.apps.speech.floor import segment_levels, sigma_of
 from glocal.apps.speech.models import (
     RATE,
@@ -28,62 +27,172 @@ from glocal.apps.speech.models import (
     network_in,
 )
 from glocal.apps.speech.options import MODELS, SpeechOptions
+from glocal.errors import ArgumentError, InputError
 
 Array = NDArray[Any]
 CHUNK = 1 << 15
+_LOWEST_RATE = 1000
+_LONGEST = 600  # seconds of a block
+_RESAMPLING = 3000  # samples of the lower rate that wait in the two resamplers at most; measured: up to 2600
 
 
-def stream_denoised(chunks: Iterable[Array], rate: int, model: Denoiser, *, strength: float) -> Iterator[Array]:
-    """Denoise chunks (m, c) of a sound at `rate`; yields the same number of rows, without delay, in constant memory.
+class SpeechStream:
+    """Denoise sound while it arrives: `push` takes a block and returns what is ready, `finish` returns the rest.
 
-    Where the rate is above 16 kHz, the band that the model does not hear gets the gain that it gives to the band from
-    6 to 8 kHz: `out = up(clean - gain down(y)) + gain y`, which is `y` itself where nothing is removed.
+    All blocks together have as many samples as came in, in the same place and at the same level. The result does not depend on the
+    sizes of the blocks. `glocal speech` and `denoise_speech` are made of it.
+
+    Parameters
+    ----------
+    rate : int
+        Samples a second.
+    options : SpeechOptions or None
+        As for `denoise_speech`. The models `local` and `nonlocal` need `sigma`.
+    block : float or None
+        Seconds that the model computes at once; None is 10 (4 for the paper's models). Smaller blocks come out sooner and take more
+        time, since the surroundings of each are computed again.
+    denoiser : Denoiser or None
+        A model that is loaded already, instead of the one that the options name.
+
+    Attributes
+    ----------
+    latency : float
+        Seconds of sound, at most, that have gone in and not come out: the block, and the 2.2 s (`voice`) after it on which its
+        result depends. The time that computing takes comes on top.
+
+    Raises
+    ------
+    ArgumentError
+        A rate, block or dtype that cannot be used, another number of channels than before, or a block after `finish`.
+    InputError
+        Samples that are not finite.
+
+    Examples
+    --------
+    >>> stream = SpeechStream(16000, block=0.25)
+    >>> noisy = np.zeros(40_000, np.float32)
+    >>> parts = [stream.push(noisy[i : i + 800]) for i in range(0, 40_000, 800)] + [stream.finish()]
+    >>> len(np.concatenate(parts)), round(stream.latency, 1)
+    (40000, 2.4)
     """
-    dry: deque[Array] = deque()
 
-    def noted() -> Iterator[NDArray[np.float32]]:
-        for chunk in chunks:
-            dry.append(chunk)
-            yield np.ascontiguousarray(chunk, dtype=np.float32)
+    def __init__(
+        self,
+        rate: int,
+        *,
+        options: SpeechOptions | None = None,
+        block: float | None = None,
+        denoiser: Denoiser | None = None,
+    ) -> None:
+        check_rate("SpeechStream", rate)
+        if block is not None and not 0 < block <= _LONGEST:
+            message = f"SpeechStream: `block` (={block!r}) must be above 0 and at most {_LONGEST} seconds. Use 10."
+            raise ArgumentError(message)
+        self.options = options = options or SpeechOptions()
+        if denoiser is None:
+            denoiser, _ = choose_model(options, rate, None, lambda: _refuse(options.network))
+        plan = denoiser.plan if block is None else denoiser.plan.with_block(block * RATE)
+        self.rate, self.denoiser, self.wide = rate, denoiser, rate > RATE
+        self.latency = plan.latency / RATE + (_RESAMPLING / min(rate, RATE) if rate != RATE else 0.0)
+        self._down, self._up = Resampler(rate, RATE), Resampler(RATE, rate)
+        self._overlap = Overlap(self._process, plan)
+        self._dry, self._wet = Rows(), Rows()
+        self._last: Array | None = None
+        self._first: Array | None = None  # the first block without its samples: channels and dtype
+        self._open = True
 
-    wide = rate > RATE
+    def push(self, block: Array) -> Array:
+        """Take the next samples, floats (n,) or (n, channels), and return those that are ready, of the same kind."""
+        rows = self._checked(block)
+        self._dry.push(rows)
+        if len(rows):
+            self._work([self._down.push(rows.astype(np.float32, copy=False))])
+        return self._mixed(min(self._dry.count, self._wet.count))
 
-    def process(samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
-        out = model(samples, first, last)
-        if wide:
+    def finish(self) -> Array:
+        """Return what is left. The stream takes nothing more."""
+        if self._open:
+            self._open = False
+            self._work(self._down.finish())
+            self._wet_push(self._overlap.finish())
+            for rows in self._up.finish():
+                self._wet.push(rows)
+        ready = self._mixed(min(self._dry.count, self._wet.count))
+        rest = self._dry.count
+        if not rest:
+            return ready
+        # Resampling may end a sample early: the last one lasts.
+        last = (
+            self._last if self._last is not None else np.zeros((1, self._dry.parts[0].shape[1] + self.wide), np.float32)
+        )
+        self._wet.push(np.repeat(last, rest, axis=0))
+        return np.concatenate([ready, self._mixed(rest)])
+
+    def _process(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
+        """Denoise rows of a block at 16 kHz.
+
+        Where the rate is above 16 kHz, the band that the model does not hear gets the gain that it gives to the band from 6 to 8 kHz:
+        `out = up(clean - gain down(y)) + gain y`, which is `y` itself where nothing is removed.
+        """
+        out = self.denoiser(samples, first, last)
+        if self.wide:
             out[:, :-1] -= out[:, -1:] * samples[first:last]
             return out
         return out[:, :-1]
 
-    wet = resampled(overlapped(resampled(noted(), rate, RATE), process, model.plan), RATE, rate)
-    yield from _mixed(wet, dry, wide=wide, strength=strength)
+    def _work(self, pieces: Iterable[Array]) -> None:
+        for rows in pieces:
+            self._wet_push(self._overlap.push(rows))
+
+    def _wet_push(self, blocks: Iterable[Array]) -> None:
+        for block in blocks:
+            self._wet.push(self._up.push(block))
+
+    def _mixed(self, count: int) -> Array:
+        first = np.zeros(0, np.float32) if self._first is None else self._first
+        if not count:
+            return first
+        wet, dry = self._wet.take(count), self._dry.take(count)
+        self._last = wet[-1:]
+        clean = wet[:, :-1] + wet[:, -1:] * dry if self.wide else wet
+        mixed: Array = (dry + self.options.strength * (clean - dry)).astype(dry.dtype)
+        return mixed.reshape(count, *first.shape[1:])
+
+    def _checked(self, block: Array) -> Array:
+        block = np.asarray(block)
+        if not self._open:
+            message = "SpeechStream.push: the stream is finished. Make a new one."
+            raise ArgumentError(message)
+        if block.ndim not in (1, 2) or block.dtype not in (np.float32, np.float64) or 0 in block.shape[1:]:
+            message = (
+                f"SpeechStream.push: `block` has the shape {block.shape} and the dtype {block.dtype}, but must be (n,) or "
+                "(n, channels) of float32 or float64. Convert it."
+            )
+            raise ArgumentError(message)
+        if self._first is None:
+            self._first = block[:0]
+        elif block.shape[1:] != self._first.shape[1:]:
+            message = (
+                f"SpeechStream.push: `block` has the shape {block.shape}, but the first one had (n, {', '.join(map(str, self._first.shape[1:]))}). "
+                "Make a new stream."
+            )
+            raise ArgumentError(message)
+        if not np.isfinite(block).all():
+            message = "SpeechStream.push: `block` holds values that are NaN or infinite. Replace them first."
+            raise InputError(message)
+        return block.astype(self._first.dtype, copy=False).reshape(len(block), math.prod(block.shape[1:]))
 
 
-def _mixed(wet: Iterable[Array], dry: deque[Array], *, wide: bool, strength: float) -> Iterator[Array]:
-    """Pair what comes back with the rows it came from. Resampling may end a sample early or late: the last one lasts."""
-    last: Array | None = None
-    for block in wet:
-        while len(block) and dry:
-            rows = min(len(block), len(dry[0]))
-            yield _mix(block[:rows], _take(dry, rows), wide, strength)
-            last, block = block[rows - 1 : rows], block[rows:]
-    while dry:
-        rest = dry.popleft()
-        silent = np.zeros((1, rest.shape[1] + wide), np.float32)
-        yield _mix(np.repeat(silent if last is None else last, len(rest), axis=0), rest, wide, strength)
+def check_rate(call: str, rate: Any) -> None:
+    """Refuse what is no sampling rate."""
+    if not isinstance(rate, (int, np.integer)) or rate < _LOWEST_RATE:
+        message = f"{call}: `rate` (={rate!r}) must be a whole number of at least {_LOWEST_RATE}. Give it in hertz."
+        raise ArgumentError(message)
 
 
-def _take(dry: deque[Array], rows: int) -> Array:
-    block = dry.popleft()
-    if rows < len(block):
-        dry.appendleft(block[rows:])
-    return block[:rows]
-
-
-def _mix(wet: Array, dry: Array, wide: bool, strength: float) -> Array:
-    clean = wet[:, :-1] + wet[:, -1:] * dry if wide else wet
-    mixed: Array = (dry + strength * (clean - dry)).astype(dry.dtype)
-    return mixed
+def _refuse(model: str) -> float:
+    message = f"SpeechStream: the model {model} needs the noise level before it starts. Give `sigma`."
+    raise ArgumentError(message)
 
 
 def choose_model(
