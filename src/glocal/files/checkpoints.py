@@ -45,17 +45,24 @@ class Check:
 def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
     """Read the weights of a model and make sure that they are what was shipped.
 
-    Args:
-        name: A name in the index of `folder`, or the path of a ``.safetensors`` file of your own (which is read without
-            comparing its sum with an index).
-        folder: Where the weights and ``index.json`` lie; by default inside of the package.
+    Parameters
+    ----------
+    name
+        A name in the index of `folder`, or the path of a ``.safetensors`` file of your own (which is read without
+        comparing its sum with an index).
+    folder
+        Where the weights and ``index.json`` lie; by default inside of the package.
 
-    Returns:
+    Returns
+    -------
+    Weights
         The arrays by name. Cost: one copy of the file.
 
-    Raises:
-        ModelError: There is no such model, its file is missing or damaged, its sum differs from the index, or a value is NaN
-            or infinite.
+    Raises
+    ------
+    ModelError
+        There is no such model, its file is missing or damaged, its sum differs from the index, or a value is NaN
+        or infinite.
     """
     if str(name).endswith(SUFFIX):
         path = Path(name)
@@ -84,15 +91,18 @@ def save_weights(
 
     The same arrays and `info` give the same bytes. A model of the same name is replaced.
 
-    Raises:
-        OutputError: The folder cannot be written.
+    Raises
+    ------
+    OutputError
+        The folder cannot be written.
 
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = save_weights("tiny", {"h": np.ones(3, np.float32)}, folder=folder, info={"sigma": 0.07})
-        >>> load_weights("tiny", folder=folder).info
-        {'sigma': 0.07}
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = save_weights("tiny", {"h": np.ones(3, np.float32)}, folder=folder, info={"sigma": 0.07})
+    >>> load_weights("tiny", folder=folder).info
+    {'sigma': 0.07}
     """
     from safetensors.numpy import save
 
@@ -111,8 +121,10 @@ def save_weights(
 def read_index(folder: Path = MODELS) -> dict[str, dict[str, Any]]:
     """The index of a folder of models: name to file, sum and info. Empty if there is none.
 
-    Raises:
-        ModelError: The index is damaged.
+    Raises
+    ------
+    ModelError
+        The index is damaged.
     """
     path = folder / INDEX
     if not path.exists():

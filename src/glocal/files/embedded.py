@@ -29,8 +29,10 @@ class Comparison:
 def recipe_of(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The recipe embedded in an image or an audio file.
 
-    Raises:
-        InputError: The file cannot be read or carries no recipe.
+    Raises
+    ------
+    InputError
+        The file cannot be read or carries no recipe.
     """
     return read_recipe(path) if _is_image(path) else read_audio_recipe(path)
 
@@ -38,11 +40,15 @@ def recipe_of(path: str | os.PathLike[str]) -> dict[str, Any]:
 def compare_files(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Comparison:
     """Compare two images or two audio files.
 
-    Returns:
+    Returns
+    -------
+    Comparison
         Sizes or lengths that differ count as the largest difference there is. Cost: both files in memory.
 
-    Raises:
-        InputError: A file cannot be read.
+    Raises
+    ------
+    InputError
+        A file cannot be read.
     """
     if Path(one).read_bytes() == Path(other).read_bytes():
         return Comparison(True, True, 0.0, 0.0)

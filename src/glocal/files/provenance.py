@@ -29,23 +29,32 @@ def build_recipe(
 ) -> dict[str, Any]:
     """Everything that is needed to make a result again.
 
-    Args:
-        command: The command's name, such as "style".
-        options: The options dataclass of the app, or a mapping.
-        inputs: Files that were read, in the order of the command's arguments. Their names as they are given here and
-            their SHA-256 sums are recorded; a relative name tells nothing about the machine. A pair (name, sum) is for a
-            file whose sum is known from reading it.
-        arguments: More that belongs to the call, such as flags of the output. `positional`, a list of names, tells
-            `glocal replay` which of the inputs are arguments of the command if not all of them are.
-        seed: The seed, if the options do not hold it.
+    Parameters
+    ----------
+    command
+        The command's name, such as "style".
+    options
+        The options dataclass of the app, or a mapping.
+    inputs
+        Files that were read, in the order of the command's arguments. Their names as they are given here and
+        their SHA-256 sums are recorded; a relative name tells nothing about the machine. A pair (name, sum) is for a
+        file whose sum is known from reading it.
+    arguments
+        More that belongs to the call, such as flags of the output. `positional`, a list of names, tells
+        `glocal replay` which of the inputs are arguments of the command if not all of them are.
+    seed
+        The seed, if the options do not hold it.
 
-    Returns:
+    Returns
+    -------
+    dict[str, Any]
         A dictionary that JSON can hold, the same for the same call on the same machine.
 
-    Example:
-        >>> recipe = build_recipe("denoise", {"sigma": 0.1}, seed=3)
-        >>> recipe["command"], recipe["options"], recipe["seed"]
-        ('denoise', {'sigma': 0.1}, 3)
+    Examples
+    --------
+    >>> recipe = build_recipe("denoise", {"sigma": 0.1}, seed=3)
+    >>> recipe["command"], recipe["options"], recipe["seed"]
+    ('denoise', {'sigma': 0.1}, 3)
     """
     settings = _plain(options)
     return {
@@ -72,8 +81,10 @@ def to_json(recipe: Mapping[str, Any]) -> str:
 def from_json(text: str, source: str) -> dict[str, Any]:
     """Read a recipe; `source` names its origin in messages.
 
-    Raises:
-        InputError: The text is no recipe, or one of a newer version.
+    Raises
+    ------
+    InputError
+        The text is no recipe, or one of a newer version.
     """
     try:
         recipe = json.loads(text)
@@ -105,8 +116,10 @@ def _is_whole(recipe: dict[str, Any]) -> bool:
 def sha256_of(path: str | Path) -> str:
     """SHA-256 of a file, in constant memory.
 
-    Raises:
-        InputError: The file cannot be read.
+    Raises
+    ------
+    InputError
+        The file cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -131,8 +144,10 @@ def file_state(path: str | Path) -> tuple[int, int, int] | None:
 def check_unchanged(path: str | Path, before: tuple[int, int, int] | None) -> None:
     """Make sure that a file which was read in parts is the one whose sum was taken.
 
-    Raises:
-        InputError: Its state is not `before` any more.
+    Raises
+    ------
+    InputError
+        Its state is not `before` any more.
     """
     if file_state(path) != before:
         raise InputError(f"read file ({path}): it changed while it was read. Run it again.")

@@ -38,10 +38,11 @@ def describe(error: BaseException) -> str:
 
     The errors of glocal end with their remedy as the last sentence, which becomes the part after "Try:".
 
-    Example:
-        >>> from glocal.errors import InputError
-        >>> describe(InputError("read image (a.png): there is no such file. Check the name."))
-        'error: read image (a.png): there is no such file. Try: check the name.'
+    Examples
+    --------
+    >>> from glocal.errors import InputError
+    >>> describe(InputError("read image (a.png): there is no such file. Check the name."))
+    'error: read image (a.png): there is no such file. Try: check the name.'
     """
     return visible(_described(error))
 
@@ -80,9 +81,10 @@ def report_failure(error: BaseException, *, debug: bool) -> int:
 def visible(text: str) -> str:
     r"""Text whose control characters are written out: names of files and recipes may come from strangers.
 
-    Example:
-        >>> visible("a\x1b[31m.png")
-        'a\\x1b[31m.png'
+    Examples
+    --------
+    >>> visible("a\x1b[31m.png")
+    'a\\x1b[31m.png'
     """
     return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 

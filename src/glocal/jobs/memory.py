@@ -15,12 +15,15 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
 def parse_bytes(text: str) -> int:
     """A size such as "4G", "512M" or "1.5 GiB" in bytes; K, M and G are powers of 1024.
 
-    Raises:
-        ArgumentError: The text is no size.
+    Raises
+    ------
+    ArgumentError
+        The text is no size.
 
-    Example:
-        >>> parse_bytes("1.5G") == 1536 * 1024 ** 2
-        True
+    Examples
+    --------
+    >>> parse_bytes("1.5G") == 1536 * 1024 ** 2
+    True
     """
     found = _SIZE.fullmatch(text)
     if not found or float(found[1]) == 0:
@@ -55,9 +58,10 @@ def _of_system() -> int:
 def bytes_text(count: int) -> str:
     """A number of bytes for people.
 
-    Example:
-        >>> bytes_text(1500), bytes_text(3 << 30)
-        ('1.5 kB', '3.0 GiB')
+    Examples
+    --------
+    >>> bytes_text(1500), bytes_text(3 << 30)
+    ('1.5 kB', '3.0 GiB')
     """
     if count < 1 << 20:
         return f"{count / 1000:.1f} kB"

@@ -44,23 +44,34 @@ def plan_tasks(
 ) -> list[Task]:
     """Pair every input file with its output.
 
-    Args:
-        command: Stands for `{command}` in a pattern.
-        inputs: Files, folders and globs. Of a folder, the files with one of `suffixes` are taken, and with `recursive`
-            those of the folders inside.
-        output: A file (for one input), a folder, a pattern with `{stem}`, `{ext}`, `{name}` or `{command}` in its last
-            part, or None for `DEFAULT_PATTERN` beside each input. Below a folder the tree of the inputs is kept.
-        recursive: See `inputs`.
-        suffixes: With their dots, in lower case.
+    Parameters
+    ----------
+    command
+        Stands for `{command}` in a pattern.
+    inputs
+        Files, folders and globs. Of a folder, the files with one of `suffixes` are taken, and with `recursive`
+        those of the folders inside.
+    output
+        A file (for one input), a folder, a pattern with `{stem}`, `{ext}`, `{name}` or `{command}` in its last
+        part, or None for `DEFAULT_PATTERN` beside each input. Below a folder the tree of the inputs is kept.
+    recursive
+        See `inputs`.
+    suffixes
+        With their dots, in lower case.
 
-    Returns:
+    Returns
+    -------
+    list[Task]
         The tasks in the order of the inputs; one that names a missing file, or an output of a format that cannot be
         written, carries its error.
 
-    Raises:
-        ArgumentError: One output file for several inputs, an unknown field in the pattern, or two inputs that would
-            get the same output.
-        InputError: The inputs name no file at all.
+    Raises
+    ------
+    ArgumentError
+        One output file for several inputs, an unknown field in the pattern, or two inputs that would
+        get the same output.
+    InputError
+        The inputs name no file at all.
     """
     found = list(_expand(inputs, recursive=recursive, suffixes=suffixes, results=_folder_of(output)))
     if not found:

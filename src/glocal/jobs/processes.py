@@ -28,9 +28,10 @@ _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA
 def threads_for(jobs: int) -> int:
     """Threads that each of `jobs` processes may use.
 
-    Example:
-        >>> threads_for(10_000)
-        1
+    Examples
+    --------
+    >>> threads_for(10_000)
+    1
     """
     return max(1, usable_cores() // jobs)
 

@@ -184,7 +184,7 @@ def test_comparison_of_two_seeds_lists_every_method(tmp_path):
     text = table(found)
     assert "local-middle" in text
     assert f"{found.scores['nonlocal'].mean:.2f}" in text
-    with pytest.raises(InputError, match="holds no finished training"):
+    with pytest.raises(InputError, match="has no finished training"):
         trained(tmp_path, 0.07)
     with pytest.raises(InputError, match="0 test photos"):
         compare(Photos(photos.images[:2], np.array(["train", "validation"]), ("a", "b")), EvalOptions())

@@ -1,11 +1,11 @@
-"""Whole pictures in bounded memory: rows in bands, each with the rows around it that its result depends on.
+"""Denoise whole pictures in bounded memory: bands of rows, each with the surrounding rows that its result depends on.
 
 In the deep networks a pixel depends on `DeepShape.halo` rows. The paper's networks need fewer:
 
-A pixel of the result looks `size // 2` rows through the synthesis filter, from there `search_radius` rows to its similar
-patches, and from those half a patch (for the graph) or `size // 2` (for the analysis filter). A band that carries so many rows
-more on each side gives its own rows exactly as the whole picture would, to the bit: every sum has the same terms in the
-same order.
+A pixel of the result depends on `size // 2` rows through the synthesis filter, from there on `search_radius` rows through
+its similar patches, and from those on half a patch (for the graph) or `size // 2` rows (for the analysis filter). A band with
+this many more rows on each side gives exactly the same bits as the whole picture, because every sum has the same terms in
+the same order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST = 16  # sides of a picture for which every window holds enough vertices
 
 
 def halo(architecture: Architecture, search_radius: int | None) -> int:
-    """Rows on each side that a band needs beside its own.
+    """Return the number of rows that a band needs on each side in addition to its own.
 
     >>> halo(Architecture("nonlocal"), 10)
     14
@@ -42,7 +42,7 @@ def halo(architecture: Architecture, search_radius: int | None) -> int:
 
 
 def band_rows(width: int) -> int:
-    """How many rows a band of a picture of this width has by default."""
+    """Return the default number of rows of a band, for a picture of this width."""
     return max(32, _PIXELS // width)
 
 
@@ -61,13 +61,14 @@ def denoise_planes(
     ----------
     nets : one for each plane, all of one architecture
     search_radius : int or None
-        None searches the whole picture, which then is one band.
+        None searches the whole picture, which is then one band.
     rows : int or None
         Rows of a band; None chooses by memory.
 
     Returns
     -------
-    Tensor, (c, h, w). The result does not depend on `rows`. Memory O(rows w maps) beside the planes.
+    Tensor, (c, h, w)
+        The result does not depend on `rows`. Memory: O(rows w maps) in addition to the planes.
     """
     _, height, width = planes.shape
     sizes = nets[0].net.architecture
@@ -99,9 +100,9 @@ def denoise_deep(
     rows: int | None = None,
     progress: Callable[[float], object] | None = None,
 ) -> Tensor:
-    """Denoise planes (c, h, w) with a deep network, c that of the network.
+    """Denoise planes (c, h, w) with a deep network for c channels.
 
-    The picture is continued by reflection to multiples of 4 and cut into tiles, since `halo` is large.
+    The picture is padded by reflection to multiples of 4 and cut into tiles, because `halo` is large.
 
     Parameters
     ----------
@@ -110,9 +111,10 @@ def denoise_deep(
 
     Returns
     -------
-    Tensor, (c, h, w), a view of (h, w, c). The result does not depend on `rows`, to the bit for the shapes that ship (on the
-    CPU with other widths up to rounding). Memory: besides the result that of one tile, at most `TILE_PIXELS` pixels and
-    about 550 bytes for each.
+    Tensor, (c, h, w)
+        A view of (h, w, c). The result does not depend on `rows`: bit for bit for the shapes that ship, and up to rounding
+        on the CPU with other widths. Memory: the result and one tile, at most `TILE_PIXELS` pixels with about 550 bytes
+        each.
     """
     channels, height, width = planes.shape
     below, right = (max(_LEAST, -(-n // 4) * 4) - n for n in (height, width))
@@ -135,7 +137,7 @@ def denoise_deep(
 
 
 def _cuts(n: int, size: int, around: int) -> list[tuple[int, int, int, int]]:
-    """Cut an axis into equal parts of at most about `size`: (start, end) of each, and with what lies around it."""
+    """Cut an axis into equal parts of at most about `size`: (start, end) of each, without and with its surroundings."""
     step = -(-n // (-(-n // size) * 16)) * 16  # multiples of 16: all tiles see the same cells of the lower resolutions
     return [
         (start, min(n, start + step), max(0, start - around), min(n, start + step + around))
@@ -144,20 +146,20 @@ def _cuts(n: int, size: int, around: int) -> list[tuple[int, int, int, int]]:
 
 
 def _continued(planes: Tensor, axis: int, more: int) -> Tensor:
-    """Continue planes by `more` rows or columns: reflected with the edge, as often as needed."""
+    """Pad planes by `more` rows or columns: reflected with the edge, repeatedly if needed."""
     n = planes.shape[axis]
     place = torch.arange(n + more, device=planes.device).remainder(2 * n)
     return planes.index_select(axis, torch.minimum(place, 2 * n - 1 - place)) if more else planes
 
 
 def _runs(nets: Sequence[Calibrated]) -> list[tuple[int, int]]:
-    """Neighbouring planes with the same network go through it together."""
+    """Group adjacent planes with the same network, which are processed together."""
     starts = [i for i in range(len(nets)) if i == 0 or nets[i] is not nets[i - 1]]
     return list(zip(starts, [*starts[1:], len(nets)], strict=True))
 
 
 def _part(progress: Callable[[float], object] | None, start: float, length: float) -> Callable[[float], None] | None:
-    """Progress of the graph, as the first half of a band's."""
+    """Return a callback that reports the progress of the graph as the first half of a band."""
     if progress is None:
         return None
 

@@ -1,8 +1,8 @@
-"""Brightness: a network that is used beyond the values it was trained on must not shift them.
+"""Calibration of brightness: a network must not shift values outside its training range.
 
-The networks were trained on values in [0, 1] at their own noise level. At lower noise, homogeneity presents them with larger
-values; colour differences come with both signs. There, a network answers a flat area of value `v` with `v + bias(v)`.
-Here flat areas are run through it once, and the bias is taken away from every result.
+The networks were trained on values in [0, 1] at their own noise level. At lower noise, homogeneity scales the values up, and
+colour differences have both signs. For such values a network maps a flat area of value `v` to `v + bias(v)`. This module
+measures the bias once on flat areas and subtracts it from every result.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POINTS = 17
 
 @dataclass(frozen=True, eq=False)
 class Calibrated:
-    """A network, a constant added before and taken away after it, and its bias at equally spaced results.
+    """A network, a constant added before and subtracted after it, and its bias at equally spaced results.
 
     `denoised = found - bias(found)`, `found = net(y + offset) - offset`; `bias` is linear between its points and constant
     outside of them.
@@ -34,7 +34,7 @@ class Calibrated:
     bias: Tensor
 
     def __call__(self, noisy: Tensor, graphs: dict[str, Graph]) -> Tensor:
-        """Denoise (batch, n, 1); cost that of the network and O(n)."""
+        """Denoise (batch, n, 1). Cost: that of the network and O(n)."""
         found = self.net(noisy + self.offset, graphs) - self.offset
         place = ((found - self.low) * ((len(self.bias) - 1) / (self.high - self.low))).clamp(0, len(self.bias) - 1)
         left = place.floor().clamp(max=len(self.bias) - 2)
@@ -50,7 +50,7 @@ def calibrated(net: ImageDenoiser, *, low: float, high: float, offset: float = 0
     high = max(high, low + 1e-3)
     noise = torch.randn(_SIDE, _SIDE, generator=torch.Generator().manual_seed(0)).to(device)
     noise = (noise - noise.mean()) * (net.sigma / noise.std())
-    graphs = net.graphs(noise)  # a constant does not change who is similar to whom
+    graphs = net.graphs(noise)  # a constant does not change the similarities
     values = torch.linspace(low, high, _POINTS, device=device)
     flat = (values.view(-1, 1, 1) + offset + noise.view(1, -1, 1)).contiguous()
     found = net(flat, graphs).mean(1)[:, 0] - offset

@@ -25,7 +25,7 @@ _NAMES = {"haar": "Haar, orthonormal", "haar-stationary": "Haar, stationary"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One score for each method, what was chosen for Haar, and the number of test pictures."""
+    """One score for each method, the settings chosen for Haar, and the number of test pictures."""
 
     scores: Mapping[str, Score]
     haar: tuple[HaarChoice, ...]
@@ -102,7 +102,7 @@ def trained(folder: Path, sigma: float) -> dict[str, ImageDenoiser]:
     files = {name: weights_file(folder, name) for name in (*PAPER_NETWORKS, "wide")}
     found = {name: load_model(str(path), sigma) for name, path in files.items() if path.exists()}
     if not found:
-        message = f"eval: the folder {str(folder)!r} holds no finished training. Run `glocal train image` first."
+        message = f"eval: the folder {str(folder)!r} has no finished training. Run `glocal train image` first."
         raise InputError(message)
     return found
 

@@ -1,7 +1,7 @@
 """Random noisy crops of photos for training, drawn on the device that trains.
 
-The photos lie on the device as one long array of 8-bit pixels. A crop is a gather from it, so that drawing, flipping,
-rotating and adding noise can be part of a recorded step.
+The photos are stored on the device as one long array of 8-bit pixels. A crop is a gather from it, so that drawing,
+flipping, rotating and adding noise can be part of a recorded step.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _decoded(data: bytes, mode: str) -> Array:
 
 
 def reduced(picture: Array, scale: float) -> Array:
-    """Reduce (h, w, c) uint8 by `scale`, averaging what falls together (bicubic, antialiased)."""
+    """Reduce (h, w, c) uint8 by `scale` (bicubic, antialiased)."""
     if scale == 1:
         return picture
     size = tuple(int(n * scale) for n in picture.shape[:2])
@@ -80,15 +80,17 @@ def reduced(picture: Array, scale: float) -> Array:
 class Crops:
     """Photos on a device, and batches of random crops of them.
 
+    A crop is drawn in two steps. First a picture is drawn: its source by the source's probability, and within the source
+    in proportion to its area. Then a position, a flip and a rotation are drawn.
+
     Parameters
     ----------
     pictures : list of (source, (h, w, c) uint8)
+        The photos.
     side : int
-        Of a crop. Pictures with a shorter side are left out.
+        The side of a crop. Pictures with a shorter side are left out.
     device : torch.device or str
-
-    A crop is drawn in two steps: a picture with the probability of its source, there in proportion to its area, then a
-    place, a flip and a rotation.
+        Where the photos are stored.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Photos for training and testing: centre squares, gray, one size, and the paper's split.
+"""Photos for training and testing: centre squares, gray, of one size, with the paper's split.
 
-Any folder of photos will do; the INRIA Holidays folder (its `jpg` folder, or the one above) is one such. A `.csv` file with
-the columns `file` and `split` names photos and their part explicitly; a `.npz` file holds photos prepared before.
+Any folder of photos can be used, for example the INRIA Holidays folder (its `jpg` folder, or the one above). A `.csv` file
+with the columns `file` and `split` lists photos and their parts. A `.npz` file contains prepared photos.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".avif",
 class Photos:
     """Gray pictures of one size and the part each belongs to.
 
+    Attributes
+    ----------
     images
         (count, side, side) uint8.
     parts
@@ -46,7 +48,7 @@ class Photos:
         return np.asarray(self.images[self.parts == name])
 
     def counts(self) -> dict[str, int]:
-        """How many pictures each part has."""
+        """Return the number of pictures of each part."""
         return {part: int((self.parts == part).sum()) for part in PARTS}
 
     def save(self, path: Path) -> None:
@@ -68,14 +70,15 @@ def load_photos(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Photos:
-    """Read, crop, turn gray and resize all photos of a folder (with subfolders), a `.csv` list or a prepared `.npz`.
+    """Read, crop, convert to gray and resize all photos of a folder (with subfolders), a `.csv` list or a `.npz` file.
 
-    For a folder, `test` photos are drawn at random, then `validation` of the rest; the others are for training. The
-    same names and seed give the same split. Gray is the luma of the full-size photo; resizing (Lanczos) comes last.
+    From a folder, `test` photos are drawn at random, then `validation` photos from the rest. The others are for training.
+    The same names and seed give the same split. Gray is the luma of the full-size photo. Resizing (Lanczos) comes last.
 
     Returns
     -------
-    Photos; files that cannot be read are left out and listed in `skipped`. Cost: that of reading the files.
+    Photos
+        Files that cannot be read are listed in `skipped`. Cost: that of reading the files.
 
     Raises
     ------
@@ -108,7 +111,7 @@ def load_photos(
 
 
 def photo_files(folder: Path) -> list[Path]:
-    """All photo files of a folder and its subfolders, sorted by path. Raises InputError if there is none."""
+    """Return all photo files of a folder and its subfolders, sorted by path. Raises InputError if there is none."""
     if not folder.is_dir():
         message = f"load_photos: {str(folder)!r} is not a folder, a .csv list or a prepared .npz file. Check the path."
         raise InputError(message)
@@ -154,7 +157,7 @@ def gray_square(path: Path, side: int) -> Array:
 def corner_crops(folder: Path, *, side: int = SIDE) -> Array:
     """Return the four corners of every picture of a folder at its own resolution, (4 count, side, side) uint8.
 
-    Photos shrunk to 128 pixels have more fine detail than photos as they are; the wide network trains on both.
+    Photos reduced to 128 pixels have more fine detail than photos at full size. The wide network trains on both.
     """
     crops = []
     for path in photo_files(folder):
@@ -203,7 +206,7 @@ def _from_csv(path: Path) -> list[tuple[Path, str]]:
         )
         raise InputError(message) from error
     if not rows or not {"file", "split"} <= set(rows[0]):
-        message = f"load_photos: {str(path)!r} has no columns `file` and `split`. Add them, one row a photo."
+        message = f"load_photos: {str(path)!r} has no columns `file` and `split`. Add them, with one row per photo."
         raise InputError(message)
     home = next((f for f in (path.parent, path.parent.parent) if (f / rows[0]["file"]).exists()), path.parent)
     words = {"val": "validation", "unused": ""}

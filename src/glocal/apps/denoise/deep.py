@@ -1,7 +1,7 @@
-"""The deep graph denoiser: a small U-Net of residual blocks, some of which look at similar places of the picture.
+"""The deep graph denoiser: a small U-Net of residual blocks, some of which use similar places of the picture.
 
-At half resolution the network draws a graph for itself: it learns a unit vector for each vertex, and every vertex is
-joined to the most similar ones of a window. A few residual blocks use that graph. One network serves all noise levels:
+At half resolution the network builds its own graph: it learns a unit vector for each vertex, and every vertex is
+joined to the most similar ones in a window. A few residual blocks use that graph. One network works for all noise levels:
 `sigma` is one more input plane, and no layer has a bias, so `f(a y, a sigma) = a f(y, sigma)`.
 
 Deviations from the paper: the paper's networks have two or three layers and a graph of noisy patches.
@@ -24,16 +24,18 @@ from glocal.nn.residual import Downsample, ResidualBlock, Upsample, conv3x3
 class DeepShape:
     """The sizes of a deep denoiser.
 
+    Attributes
+    ----------
     channels
-        Of the picture: 1 for gray, 3 for colour.
+        The channels of the picture: 1 for gray, 3 for colour.
     widths
         Channels at full, half and quarter resolution.
     blocks
         Residual blocks: at full resolution (before and after), at half (before, after) and at quarter resolution.
     graph_blocks, redraw
-        Residual blocks with a graph, and after how many of them it is drawn again (None: never).
+        The number of residual blocks with a graph, and after how many of them the graph is built again (None: never).
     radius, neighbors, exclude
-        Of the window at half resolution, see `glocal.window_graph`.
+        The window at half resolution, see `glocal.window_graph`.
     embedding
         Length of the unit vectors, and channels of the graph convolution.
     """
@@ -57,7 +59,7 @@ class DeepShape:
 
     @property
     def halo(self) -> int:
-        """How many pixels away from a pixel its result can depend on, a multiple of 4.
+        """The largest distance in pixels on which the result of a pixel can depend, a multiple of 4.
 
         >>> DeepShape().halo
         136
@@ -77,7 +79,9 @@ SHAPES = {
 
 
 class DeepDenoiser(nn.Module):
-    """`y -> y + f(y, sigma)` for pictures (b, c, h, w) with white noise of standard deviation `sigma`, both in units of [0, 1].
+    """Denoise pictures (b, c, h, w) by `y -> y + f(y, sigma)`, with white noise of standard deviation `sigma`.
+
+    Both are in units of [0, 1].
 
     >>> net = DeepDenoiser(DeepShape(widths=(4, 8, 8)))
     >>> net(torch.rand(2, 1, 64, 64), torch.tensor([0.1, 0.2])).shape
@@ -108,7 +112,7 @@ class DeepDenoiser(nn.Module):
         self.tail.weight.data.mul_(0.1)
 
     def forward(self, noisy: Tensor, sigma: Tensor) -> Tensor:
-        """Denoise (b, c, h, w), h and w multiples of 4, sigma (b,). Cost O(n) times the number of parameters."""
+        """Denoise (b, c, h, w) with sigma (b,); h and w are multiples of 4. Cost: O(n) times the number of parameters."""
         _check(noisy, self.shape)
         level = sigma.to(noisy.dtype).view(-1, 1, 1, 1).expand(len(noisy), 1, *noisy.shape[2:])
         x = torch.cat([noisy, level], 1).to(self.head.weight.dtype, memory_format=torch.channels_last)

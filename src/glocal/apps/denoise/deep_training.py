@@ -1,9 +1,9 @@
 """Training of the deep denoiser: one recorded step, a schedule that can be continued, and exact resumption.
 
-The step size rises, stays constant and falls to 0 over the last `decay` steps. The state at the beginning of the fall is
-the trunk of the training: a later session continues from there with a longer plan, and only the fall is done again.
+The step size increases, stays constant, and decreases to 0 over the last `decay` steps. The state at the beginning of the
+decay is the trunk of the training: a later session continues from there with a longer plan, and repeats only the decay.
 The step (crops, noise, loss, gradient, update, moving average) is recorded once as a CUDA graph and replayed. On the CPU it
-runs as it is, and a resumed training then equals an uninterrupted one to the bit.
+is not recorded, and a resumed training equals an uninterrupted one bit for bit.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ _PLAIN = ("head.weight", "tail.weight")
 
 @dataclass(frozen=True)
 class Plan:
-    """How many steps, of what, at what step size.
+    """The plan of a training: its steps, its data and its step size.
 
+    Attributes
+    ----------
     steps, decay, warm
-        Of the whole training; how many of them fall at the end and rise at the start.
+        The number of all steps, of the last steps with a decreasing rate, and of the first with an increasing rate.
     rate, batch, side
-        Step size, crops of a step and their side.
+        The step size, the number of crops per step, and their side.
     sigma
-        The highest noise level; each crop has one between 0 and this, uniformly.
+        The highest noise level. The level of each crop is uniform between 0 and this.
     power
         The loss is the mean over the crops of `RMSE / sigma^power`.
     """
@@ -66,18 +68,20 @@ class Plan:
 
 
 class Training:
-    """A deep denoiser, its optimiser, its random numbers and how far it has come.
+    """The state of a training: a deep denoiser, its optimiser, its random numbers and the step.
 
     Parameters
     ----------
     shape : DeepShape
+        The sizes of the network.
     crops : Crops
         The photos, on the device that trains.
     plan : Plan
+        The steps and step sizes.
     seed : int
-        Of the start and of everything drawn.
+        The seed of the initial parameters and of all random numbers.
     dtype : torch.dtype
-        What the network computes in; parameters and moments are float32.
+        The dtype in which the network computes. Parameters and moments are float32.
     """
 
     def __init__(
@@ -119,7 +123,7 @@ class Training:
         self.total += loss.detach()
 
     def record(self) -> None:
-        """Record the step as a CUDA graph. The trial steps that this takes leave no trace."""
+        """Record the step as a CUDA graph. The state is restored after the trial steps that this needs."""
         kept = {name: value.clone() for name, value in self.optimizer.state().items()}
         self.draws.uniform_()
         self.noise.normal_()
@@ -165,7 +169,7 @@ class Training:
         Raises
         ------
         InputError
-            If the files are missing, damaged, or of another network or seed.
+            If the files are missing, damaged, or belong to another network or seed.
         """
         try:
             about = json.loads((folder / "training.json").read_text(encoding="utf-8"))
@@ -189,9 +193,9 @@ class Training:
         self.done, self.history = about["done"], about["history"]
 
     def run(self, until: int, *, seconds: float = math.inf, told: Callable[[int, float], None] | None = None) -> bool:
-        """Do steps up to number `until` or for so many seconds; True if `until` was reached.
+        """Do steps up to number `until` or for this many seconds. Returns True if `until` was reached.
 
-        `told(step, mean loss)` is called every 1,000 steps. What was done is added to `history`.
+        `told(step, mean loss)` is a callback, called every 1,000 steps. The steps done are added to `history`.
         """
         if until > self.plan.steps:
             message = (
@@ -216,7 +220,7 @@ class Training:
 
     @torch.no_grad()
     def validate(self, pictures: Sequence[Array], *, seed: int = 1) -> list[float]:
-        """Mean PSNR of the averaged parameters at sigma 15, 25 and 50 of 255, on centre crops of pictures (h, w, c) uint8."""
+        """Return the mean PSNR of the averaged parameters at sigma 15, 25 and 50 of 255, on centre crops (h, w, c) uint8."""
         self.optimizer.use(self.optimizer.mean)
         device = self.draws.device
         generator = torch.Generator().manual_seed(seed)
@@ -245,7 +249,7 @@ def _centre(picture: Array, side: int = 256) -> Array:
 
 
 def _packed(pieces: list[tuple[str, Array]]) -> list[list[tuple[str, Array]]]:
-    """Share pieces out to files of at most `_PIECE` numbers, in order."""
+    """Distribute pieces to files of at most `_PIECE` numbers, in order."""
     files: list[list[tuple[str, Array]]] = [[]]
     room = _PIECE
     for name, piece in pieces:

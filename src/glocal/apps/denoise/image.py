@@ -1,10 +1,10 @@
-"""`glocal.denoise`: white noise out of photos, gray or colour, of any size, depth and noise level.
+"""`glocal.denoise`: remove white noise from photos, gray or colour, of any size, depth and noise level.
 
 Deviations from the paper: it denoises gray pictures of 128 x 128 at one noise level. Here the networks are used at any level
-by homogeneity, colours go through an orthonormal opponent transform (so that the noise is as strong in each channel) and share
-the graph of their luminance, and large pictures look for similar patches within `search_radius`. The models "local"
+by homogeneity. Colours are transformed by an orthonormal opponent transform, so that the noise is equal in each channel, and
+share the graph of their luminance. In large pictures similar patches are searched within `search_radius`. The models "local"
 and "nonlocal" are the paper's; "wide" has 32 filters of 5 x 5 and 16 neighbours; "small" is a deep network on a graph
-that it learns to draw.
+that it builds from learned features.
 """
 
 from __future__ import annotations
@@ -49,11 +49,16 @@ OPPONENT = OPPONENT / OPPONENT.norm(dim=1, keepdim=True)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Denoised(ImageResult):
-    """A denoised picture; see `Result` for what all results have.
+    """A denoised picture. See `Result` for the fields of all results.
 
-    sigma, estimated : the noise level that was assumed, in units of [0, 1], and whether it was estimated.
-    values : the result as float32 in the picture's own colours, (h, w, 1 or 3).
-    removed : the input minus the result, as float32.
+    Attributes
+    ----------
+    sigma, estimated
+        The noise level that was assumed, in units of [0, 1], and whether it was estimated.
+    values
+        The result as float32 in the picture's own colours, (h, w, 1 or 3).
+    removed
+        The input minus the result, as float32.
     """
 
     sigma: float = field(kw_only=True)
@@ -64,7 +69,7 @@ class Denoised(ImageResult):
 
     @cached_property
     def removed(self) -> npt.NDArray[Any]:
-        """What was taken away, (h, w, 1 or 3) float32."""
+        """The removed noise, (h, w, 1 or 3) float32."""
         removed: npt.NDArray[Any] = to_type(self.original.pixels, np.dtype(np.float32)) - self.values
         return removed
 
@@ -92,7 +97,7 @@ def denoise(
     Parameters
     ----------
     image : array (h, w), (h, w, 1 to 4) of uint8, uint16 or float in [0, 1]; tensor; a PIL.Image; or a path
-        Alpha and colour profile are kept; the picture's own values are denoised.
+        Alpha and colour profile are kept. The picture's own values are denoised, without a colour conversion.
     {options}
     options : DenoiseOptions
         All options at once. Single options change it.
@@ -103,15 +108,17 @@ def denoise(
     rows : int or None
         Rows processed at a time. It changes memory and time, never the result.
     progress : callable(Progress) or None
+        Called during the work.
 
     Returns
     -------
-    Denoised. Time O(n search_radius^2); memory about six copies of the picture in float32 and one band.
+    Denoised
+        Time: O(n search_radius^2). Memory: about six copies of the picture in float32 and one band.
 
     Raises
     ------
     InputError
-        If the picture holds NaN, is under 8 x 8 pixels or cannot be read.
+        If the picture contains NaN, is smaller than 8 x 8 pixels or cannot be read.
     ModelError
         If the weights are missing or damaged.
 
@@ -175,12 +182,12 @@ def _sources(
 
 
 def seconds_for(size: tuple[int, int], model: str) -> float:
-    """About how long denoising takes for a picture of this height and width: some seconds a megapixel."""
+    """Estimate the seconds for a picture of this height and width: a few seconds per megapixel."""
     return 3 + (1e-5 if model in DEEP_MODELS else 4e-6) * size[0] * size[1]
 
 
 def residual_picture(result: Denoised) -> Picture:
-    """Draw what was removed, around middle gray and magnified so that four times sigma reaches black or white."""
+    """Draw the removed noise around middle gray, scaled so that four times sigma is black or white."""
     gain = 0.5 / (4 * max(result.sigma, 1e-6))
     shown = np.clip(0.5 + gain * result.removed, 0, 1).astype(np.float32)
     return Picture(pixels=to_type(shown, np.dtype(np.uint8)))
@@ -201,7 +208,7 @@ def _cleaned(
     rows: int | None,
     progress: Callable[[float], object] | None,
 ) -> npt.NDArray[Any]:
-    """Return the values (h, w, c) without noise: a deep network takes them as they are, the others as opponents."""
+    """Return the values (h, w, c) without noise. A deep network takes them directly, the others as opponent colours."""
     deep = load_deep(options.model, len(planes), folder=models)
     if deep is None:
         return _from_planes(_denoised(planes, sigma, options, models, rows, progress))
@@ -238,7 +245,7 @@ def _calibrated(
     """Return the network trained nearest to `level`, for planes with the noise `sigma`.
 
     Luminance is `sqrt(3)` times as large as a gray picture with the same noise, so it is treated like one with less noise.
-    Colour differences (`signed`) lie around 0; the networks know pictures in [0, 1], so these are moved to its middle.
+    Colour differences (`signed`) are around 0. The networks were trained on [0, 1], so these are shifted to its middle.
     """
     net = load_model(options.model, level, folder=models)
     offset = 0.5 * sigma / net.trained if signed else 0.0
@@ -247,7 +254,7 @@ def _calibrated(
 
 
 def _signed(plane: Tensor, sigma: float) -> bool:
-    """Whether a plane has negative values of its own: noise alone brings one value in 740 below `-3 sigma`."""
+    """Whether a plane has negative values without noise: noise alone moves one value in 740 below `-3 sigma`."""
     return float((plane < -3 * sigma).float().mean()) > 0.01
 
 
@@ -270,7 +277,7 @@ def _estimate(planes: Tensor) -> float:
 
 
 def _to_planes(values: npt.NDArray[Any]) -> Tensor:
-    """(h, w, 1 or 3) -> (1 or 3, h, w) float32, colours as opponents; row by row, so no float64 copy of the picture."""
+    """Convert (h, w, 1 or 3) to opponent planes (1 or 3, h, w) float32, row by row, without a float64 copy."""
     height, width, channels = values.shape
     planes = torch.empty(channels, height, width)
     for top in range(0, height, 256):

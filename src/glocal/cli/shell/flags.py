@@ -23,14 +23,20 @@ from glocal.options import Options, limits
 def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same command with every dataclass parameter spread into flags, ready for typer.
 
-    Args:
-        function: Its parameters are either annotated for typer (`Annotated[..., typer.Argument(...)]`) or dataclasses.
+    Parameters
+    ----------
+    function
+        Its parameters are either annotated for typer (`Annotated[..., typer.Argument(...)]`) or dataclasses.
 
-    Returns:
+    Returns
+    -------
+    Callable[..., Any]
         A function with the flat signature that gathers the flags into the dataclasses and calls `function`.
 
-    Raises:
-        TypeError: Two dataclasses share a field name.
+    Raises
+    ------
+    TypeError
+        Two dataclasses share a field name.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     parameters: list[inspect.Parameter] = []
@@ -66,10 +72,14 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, leave_out: tuple[type, ...]) -> list[str]:
     """The flags that give a command these values: what `with_flags` would read back to them.
 
-    Args:
-        function: A command as it is written, with dataclass parameters.
-        values: Field name to value, as a recipe holds them. Names that are no fields, defaults and None are left out.
-        leave_out: Dataclasses whose fields are no business of a recipe.
+    Parameters
+    ----------
+    function
+        A command as it is written, with dataclass parameters.
+    values
+        Field name to value, as a recipe holds them. Names that are no fields, defaults and None are left out.
+    leave_out
+        Dataclasses whose fields are no business of a recipe.
     """
     out: list[str] = []
     for hint in typing.get_type_hints(function).values():

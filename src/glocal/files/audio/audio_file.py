@@ -45,8 +45,10 @@ class AudioReader:
     def blocks(self, frames: int) -> Iterator[Array]:
         """The sound from where reading stands, in arrays `(n, channels)` with `n` = `frames`, less in the last.
 
-        Raises:
-            InputError: The file is damaged or ends before its header says, or a sample is NaN or infinite.
+        Raises
+        ------
+        InputError
+            The file is damaged or ends before its header says, or a sample is NaN or infinite.
         """
         if frames < 1:
             raise ArgumentError(f"blocks: `frames` (={frames}) must be positive. Use 16384, say.")
@@ -86,12 +88,16 @@ class AudioReader:
 def open_audio(path: str | os.PathLike[str]) -> AudioReader:
     """Open an audio file for reading block by block.
 
-    Args:
-        path: WAV, FLAC, OGG, MP3, AIFF, AU, CAF or W64; the content decides, not the name. "-" reads the standard
-            input, which is kept in a temporary file.
+    Parameters
+    ----------
+    path
+        WAV, FLAC, OGG, MP3, AIFF, AU, CAF or W64; the content decides, not the name. "-" reads the standard
+        input, which is kept in a temporary file.
 
-    Raises:
-        InputError: The file is missing, of an unknown format, cut short, or its header makes no sense.
+    Raises
+    ------
+    InputError
+        The file is missing, of an unknown format, cut short, or its header makes no sense.
     """
     name = str(path)
     with _reading(name), contextlib.ExitStack() as stack:
@@ -147,8 +153,10 @@ def _forward_stream(source: Any) -> Any:
 def read_audio_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
     """The recipe that `create_audio` kept in a file.
 
-    Raises:
-        InputError: The file cannot be read, or carries no recipe.
+    Raises
+    ------
+    InputError
+        The file cannot be read, or carries no recipe.
     """
     with open_audio(path) as sound:
         text = sound.info.tags.get("comment", "").partition(RECIPE_MARK)[2]

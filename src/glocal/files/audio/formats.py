@@ -40,17 +40,28 @@ _INTEGER_BITS = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "PCM_32":
 class AudioInfo:
     """What an audio file is.
 
-    Attributes:
-        path: Its name; "-" for the standard input.
-        format: libsndfile's name, such as "WAV" or "OGG".
-        subtype: How a sample is stored, such as "PCM_16", "FLOAT" or "OPUS".
-        rate: Samples a second.
-        channels: 1 or more.
-        frames: Samples of one channel; None if the file does not tell before it was read.
-        tags: Title, artist and so on.
-        notes: What is worth knowing about the file, in words for people.
-        chunks: Name and content of those chunks of a WAV file that are neither sound nor tags, such as cue points.
-        cover: Cover art, each picture as the body of a FLAC picture block.
+    Attributes
+    ----------
+    path
+        Its name; "-" for the standard input.
+    format
+        libsndfile's name, such as "WAV" or "OGG".
+    subtype
+        How a sample is stored, such as "PCM_16", "FLOAT" or "OPUS".
+    rate
+        Samples a second.
+    channels
+        1 or more.
+    frames
+        Samples of one channel; None if the file does not tell before it was read.
+    tags
+        Title, artist and so on.
+    notes
+        What is worth knowing about the file, in words for people.
+    chunks
+        Name and content of those chunks of a WAV file that are neither sound nor tags, such as cue points.
+    cover
+        Cover art, each picture as the body of a FLAC picture block.
     """
 
     path: str
@@ -83,17 +94,24 @@ def integer_bits(subtype: str) -> int | None:
 def output_format(path: str | Path, source: tuple[str, str] | None, subtype: str | None) -> tuple[str, str]:
     """Format and sample type for a new file.
 
-    Args:
-        path: The suffix decides the format; "-" is WAV.
-        source: Format and sample type of the input. The type is kept where the new format has it.
-        subtype: A sample type on request, such as "PCM_24".
+    Parameters
+    ----------
+    path
+        The suffix decides the format; "-" is WAV.
+    source
+        Format and sample type of the input. The type is kept where the new format has it.
+    subtype
+        A sample type on request, such as "PCM_24".
 
-    Raises:
-        ArgumentError: An unknown suffix, or a sample type that the format does not have.
+    Raises
+    ------
+    ArgumentError
+        An unknown suffix, or a sample type that the format does not have.
 
-    Example:
-        >>> output_format("a.flac", ("WAV", "PCM_24"), None)
-        ('FLAC', 'PCM_24')
+    Examples
+    --------
+    >>> output_format("a.flac", ("WAV", "PCM_24"), None)
+    ('FLAC', 'PCM_24')
     """
     import soundfile
 
@@ -128,8 +146,10 @@ def output_format(path: str | Path, source: tuple[str, str] | None, subtype: str
 def check_numbers(channels: int, rate: int) -> None:
     """Refuse numbers of channels and sample rates that no sound has.
 
-    Raises:
-        Unreadable: They are 0 or absurdly large.
+    Raises
+    ------
+    Unreadable
+        They are 0 or absurdly large.
     """
     if not 1 <= channels <= MAX_CHANNELS:
         raise Unreadable(f"its header declares {channels} channels, and 1 to {MAX_CHANNELS} can be used")

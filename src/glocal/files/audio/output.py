@@ -80,8 +80,10 @@ class AudioWriter:
     def write(self, block: Array) -> None:
         """Append samples `(n, channels)`, or `(n,)` for one channel; values outside of [-1, 1] are clipped.
 
-        Raises:
-            OutputError: The disk is full or not writable.
+        Raises
+        ------
+        OutputError
+            The disk is full or not writable.
         """
         if not np.isfinite(block).all():
             raise OutputError(f"write audio ({self._path}): a sample is NaN or infinite. Report this with its input.")
@@ -137,33 +139,47 @@ def create_audio(
 ) -> AudioWriter:
     """Write an audio file block by block; it appears whole or not at all.
 
-    Args:
-        path: The suffix decides the format; "-" writes WAV to the standard output when all of it is there.
-        like: The input. Sample type, rate, channels and tags are taken from it unless given.
-        rate: Samples a second.
-        channels: Number of channels.
-        subtype: How a sample is stored, such as "PCM_24" or "FLOAT".
-        recipe: How the sound was made (see `glocal.files.provenance`), kept in a chunk of its own in WAV and in the comment
-            of other formats; AIFF, AU, CAF and W64 have no room for a long one and go without.
-        overwrite: Replace an existing file.
+    Parameters
+    ----------
+    path
+        The suffix decides the format; "-" writes WAV to the standard output when all of it is there.
+    like
+        The input. Sample type, rate, channels and tags are taken from it unless given.
+    rate
+        Samples a second.
+    channels
+        Number of channels.
+    subtype
+        How a sample is stored, such as "PCM_24" or "FLOAT".
+    recipe
+        How the sound was made (see `glocal.files.provenance`), kept in a chunk of its own in WAV and in the comment
+        of other formats; AIFF, AU, CAF and W64 have no room for a long one and go without.
+    overwrite
+        Replace an existing file.
 
-    Returns:
+    Returns
+    -------
+    AudioWriter
         A context manager with a method `write(block)`.
 
-    Raises:
-        ArgumentError: The format is unknown or cannot hold such sound.
-        OutputError: On entering: the output exists or cannot be written.
+    Raises
+    ------
+    ArgumentError
+        The format is unknown or cannot hold such sound.
+    OutputError
+        On entering: the output exists or cannot be written.
 
-    Example:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from glocal.files.audio.audio_file import open_audio
-        >>> name = Path(tempfile.mkdtemp()) / "a.wav"
-        >>> with create_audio(name, rate=16000, channels=1) as out:
-        ...     out.write(np.zeros(16000, np.float32))
-        >>> with open_audio(name) as sound:
-        ...     sound.info.seconds
-        1.0
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from glocal.files.audio.audio_file import open_audio
+    >>> name = Path(tempfile.mkdtemp()) / "a.wav"
+    >>> with create_audio(name, rate=16000, channels=1) as out:
+    ...     out.write(np.zeros(16000, np.float32))
+    >>> with open_audio(name) as sound:
+    ...     sound.info.seconds
+    1.0
     """
     rate = rate or (like.rate if like else None)
     channels = channels or (like.channels if like else None)

@@ -96,9 +96,7 @@ def _foreign_tags(body: bytes) -> bytes:
 
 
 def append_chunk(file: BinaryIO, kind: bytes, body: bytes) -> None:
-    """Add a chunk to the end of a WAV file that is complete, and count it in its header. Players skip what they do
-    not know.
-    """
+    """Add a chunk to the end of a complete WAV file, and update its header. Players skip unknown chunks."""
     file.seek(0, 2)
     end = file.tell()
     if end + len(body) + 16 >= 1 << 32:

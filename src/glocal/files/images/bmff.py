@@ -42,8 +42,10 @@ class Info:
 class Container:
     """The boxes of a file with one or more still pictures. Some cameras put other things behind the last box.
 
-    Raises:
-        Unreadable: There is no box `meta`, a box reaches beyond it, or (in `infos` and `places`) is of an unknown version.
+    Raises
+    ------
+    Unreadable
+        There is no box `meta`, a box reaches beyond it, or (in `infos` and `places`) is of an unknown version.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -89,8 +91,10 @@ class Container:
     def bytes_of(self, number: int) -> bytes:
         """The bytes of an item that lies in the file.
 
-        Raises:
-            Unreadable: They reach beyond the end.
+        Raises
+        ------
+        Unreadable
+            They reach beyond the end.
         """
         out = b""
         for start, length in self.places[number].extents:
@@ -126,8 +130,10 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
 
     The file is written anew, so that nothing is left of the metadata that were there.
 
-    Raises:
-        Unreadable: The file is built in a way that is not known here.
+    Raises
+    ------
+    Unreadable
+        The file is built in a way that is not known here.
     """
     file = Container(data)
     if file.sequence or not file.infos:
@@ -163,8 +169,10 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
 def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
     """Kind and body of each box in `data`.
 
-    Raises:
-        Unreadable: A box does not fit; unless `whole` is off, then it and what follows are left out.
+    Raises
+    ------
+    Unreadable
+        A box does not fit; unless `whole` is off, then it and what follows are left out.
     """
     at = 0
     while at + 8 <= len(data):

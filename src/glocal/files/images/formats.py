@@ -42,8 +42,10 @@ _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b
 def sniff(head: bytes, path: object) -> str:
     """The format of a file from its first 32 bytes.
 
-    Raises:
-        InputError: The bytes belong to none of `FORMATS`.
+    Raises
+    ------
+    InputError
+        The bytes belong to none of `FORMATS`.
     """
     if head.startswith(b"\x89PNG\r\n\x1a\n"):
         return "PNG"
@@ -68,8 +70,10 @@ def sniff(head: bytes, path: object) -> str:
 def format_of_name(path: str | os.PathLike[str]) -> Format:
     """The format that the suffix of an output name asks for.
 
-    Raises:
-        ArgumentError: The suffix is none of `SUFFIXES`.
+    Raises
+    ------
+    ArgumentError
+        The suffix is none of `SUFFIXES`.
     """
     suffix = Path(path).suffix.lower()
     if suffix not in SUFFIXES:

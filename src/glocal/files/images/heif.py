@@ -22,7 +22,9 @@ _SPEED = 6  # of 10, as in Pillow; 0 takes a hundred times longer for files that
 def read_pixels(data: bytes, name: str) -> tuple[Array, Array | None, int]:
     """Colours and alpha of the main picture, and how many bits a channel has in the file.
 
-    Returns:
+    Returns
+    -------
+    tuple[Array, Array | None, int]
         uint8 for 8 bits, else uint16, with the full range of that type.
     """
     if name == "AVIF":
@@ -80,8 +82,10 @@ def _heic(array: Array, bits: int, quality: int) -> bytes:
 def profile_of(data: bytes) -> bytes | None:
     """The profile that a file means which names its colours by numbers instead; None for those of sRGB.
 
-    Raises:
-        Unreadable: The colours are HDR.
+    Raises
+    ------
+    Unreadable
+        The colours are HDR.
     """
     return numbered_profile(*(bmff.colors_of(data) or (1, 13)))
 
@@ -96,8 +100,10 @@ def _scaled(array: Array, bits: int, goal: int) -> Array:
 def codec(name: str) -> Any:
     """The library that codes a format.
 
-    Raises:
-        MissingDependencyError: It is not installed, or was built without the format.
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed, or was built without the format.
     """
     if name == "AVIF":
         import imagecodecs

@@ -28,24 +28,41 @@ class Stream:
 class Picture:
     """An image with its transparency, colour profile and metadata.
 
-    Attributes:
-        pixels: `(h, w, c)` with `c` 1 (gray) or 3 (RGB), of type uint8, uint16, float32 or float64, upright.
-        alpha: `(h, w)` of the same type, or None. Colours are not multiplied by it.
-        format: One of `glocal.files.images.formats.FORMATS`, or "" if the picture does not come from a file.
-        icc: The colour profile, or None for sRGB.
-        exif: The EXIF block without its prefix, its orientation already applied and reset to 1.
-        xmp: The XMP packet.
-        dpi: Resolution in dots per inch, across and down.
-        lossless: The file was coded without loss (matters for WebP, which has both).
-        notes: What was changed while reading, in words for people ("palette converted to RGB").
-        path: Where it was read.
-        text: Texts of a PNG file by keyword.
-        iptc: The IPTC records, without what a format wraps around them.
-        comments: The comments of a JPEG file.
-        bits: Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
-            their full range.
-        stream: What `glocal.files.images.streams` needs to write a lossy file without coding it again.
-        sha256: Of the bytes that were read, for recipes: the file itself may change meanwhile.
+    Attributes
+    ----------
+    pixels
+        `(h, w, c)` with `c` 1 (gray) or 3 (RGB), of type uint8, uint16, float32 or float64, upright.
+    alpha
+        `(h, w)` of the same type, or None. Colours are not multiplied by it.
+    format
+        One of `glocal.files.images.formats.FORMATS`, or "" if the picture does not come from a file.
+    icc
+        The colour profile, or None for sRGB.
+    exif
+        The EXIF block without its prefix, its orientation already applied and reset to 1.
+    xmp
+        The XMP packet.
+    dpi
+        Resolution in dots per inch, across and down.
+    lossless
+        The file was coded without loss (matters for WebP, which has both).
+    notes
+        What was changed while reading, in words for people ("palette converted to RGB").
+    path
+        Where it was read.
+    text
+        Texts of a PNG file by keyword.
+    iptc
+        The IPTC records, without what a format wraps around them.
+    comments
+        The comments of a JPEG file.
+    bits
+        Of a channel, if the file had neither 8 nor 16 of them but 10 or 12; the pixels are uint16 then, with
+        their full range.
+    stream
+        What `glocal.files.images.streams` needs to write a lossy file without coding it again.
+    sha256
+        Of the bytes that were read, for recipes: the file itself may change meanwhile.
     """
 
     pixels: Array
@@ -106,9 +123,10 @@ def unmultiplied(pixels: Array, alpha: Array, *, top: float) -> Array:
 def to_depth(array: Array, depth: str) -> Array:
     """Bring pixels to "8", "16" or "float" (float32); integers stand for the whole of [0, 1].
 
-    Example:
-        >>> to_depth(np.array([[0, 128, 255]], np.uint8), "16")
-        array([[    0, 32896, 65535]], dtype=uint16)
+    Examples
+    --------
+    >>> to_depth(np.array([[0, 128, 255]], np.uint8), "16")
+    array([[    0, 32896, 65535]], dtype=uint16)
     """
     return to_type(array, type_of(depth))
 
@@ -116,8 +134,10 @@ def to_depth(array: Array, depth: str) -> Array:
 def type_of(depth: str) -> np.dtype[Any]:
     """The NumPy type of a depth.
 
-    Raises:
-        ArgumentError: The depth is none of "8", "16" and "float".
+    Raises
+    ------
+    ArgumentError
+        The depth is none of "8", "16" and "float".
     """
     kinds: dict[str, Any] = {"8": np.uint8, "16": np.uint16, "float": np.float32}
     if depth not in kinds:

@@ -26,9 +26,12 @@ _MAX_SEGMENT = 65000  # a JPEG segment, less its own header
 def open_header(data: bytes, name: str) -> Any:
     """A Pillow image of which only the header was read: size and mode are known, nothing is decoded.
 
-    Raises:
-        Unreadable: Pillow does not understand the header.
-        MissingDependencyError: HEIC without pillow-heif, or AVIF with a Pillow that lacks it.
+    Raises
+    ------
+    Unreadable
+        Pillow does not understand the header.
+    MissingDependencyError
+        HEIC without pillow-heif, or AVIF with a Pillow that lacks it.
     """
     # The plugins are called directly: `Image.open` has a pixel limit of its own, set for the whole process.
     try:
@@ -59,8 +62,10 @@ def recipe_in(data: bytes, name: str) -> str | None:
 def decode(data: bytes, name: str) -> Picture:
     """Read a file whose size was checked.
 
-    Raises:
-        Unreadable: The file is damaged.
+    Raises
+    ------
+    Unreadable
+        The file is damaged.
     """
     if name == "WEBP" and math.prod(webp.size_of(data)) > _pillow_limit():
         return replace(webp.decode(data), format=name, lossless=webp.is_lossless(data))

@@ -24,8 +24,10 @@ _MAX_RATIO = 1040  # deflate cannot expand by more than 1032
 def header(data: bytes) -> tuple[int, int, int]:
     """Height, width and bytes that the decoded rows take, from the first chunk.
 
-    Raises:
-        Unreadable: There is no proper header.
+    Raises
+    ------
+    Unreadable
+        There is no proper header.
     """
     if len(data) < 33 or data[12:16] != b"IHDR":
         raise Unreadable("the PNG header is damaged")
@@ -44,8 +46,10 @@ def size_of(data: bytes) -> tuple[int, int]:
 def decode(data: bytes) -> Picture:
     """Read a PNG whose size was checked.
 
-    Raises:
-        Unreadable: The file is cut short or damaged.
+    Raises
+    ------
+    Unreadable
+        The file is cut short or damaged.
     """
     import imagecodecs
 

@@ -34,7 +34,9 @@ def reused(stream: Stream, picture: Picture, *, strip: bool) -> bytes | None:
 
     `strip` also removes what else lies in the file and is not needed to show it.
 
-    Returns:
+    Returns
+    -------
+    bytes | None
         None if the pixels or the profile changed, or the metadata do not fit; the picture must be coded anew then.
     """
     if stream.icc != picture.icc or stream.digest != _digest(picture):

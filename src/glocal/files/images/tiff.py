@@ -44,8 +44,10 @@ logging.getLogger("tifffile").addHandler(logging.NullHandler())
 def size_of(data: bytes) -> tuple[int, int]:
     """Height and width from the first directory.
 
-    Raises:
-        Unreadable: There is none, or it lacks the size.
+    Raises
+    ------
+    Unreadable
+        There is none, or it lacks the size.
     """
     tags = exif_tags.parse(data)
     width, height = _number(tags, 256), _number(tags, 257)
@@ -60,8 +62,10 @@ def size_of(data: bytes) -> tuple[int, int]:
 def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
     """Read the first page of a TIFF whose size was checked; `fallback` decodes palettes, Lab and bilevel files.
 
-    Raises:
-        Unreadable: The file is damaged, or of a kind that is not supported.
+    Raises
+    ------
+    Unreadable
+        The file is damaged, or of a kind that is not supported.
     """
     tags = exif_tags.parse(data)
     compression = _number(tags, 259) or 1

@@ -47,18 +47,24 @@ Directory = dict[int, "Tag | Directory"]
 def parse(data: bytes, *, page: int = 0) -> Directory:
     r"""Read one directory of a TIFF structure with its sub-directories; damaged parts are left out.
 
-    Args:
-        data: An EXIF block without its ``Exif`` prefix, or a whole TIFF or BigTIFF file.
-        page: How many directories to pass over. The first is the picture; in EXIF the second is the thumbnail.
+    Parameters
+    ----------
+    data
+        An EXIF block without its ``Exif`` prefix, or a whole TIFF or BigTIFF file.
+    page
+        How many directories to pass over. The first is the picture; in EXIF the second is the thumbnail.
 
-    Returns:
+    Returns
+    -------
+    Directory
         Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is no TIFF
         or has no such page.
 
-    Example:
-        >>> block = pack({ORIENTATION: Tag(3, b"\x06\x00")})
-        >>> parse(block)[ORIENTATION].integer()
-        6
+    Examples
+    --------
+    >>> block = pack({ORIENTATION: Tag(3, b"\x06\x00")})
+    >>> parse(block)[ORIENTATION].integer()
+    6
     """
     head = _head(data)
     if head is None:
@@ -117,12 +123,17 @@ def _entries(block: bytes) -> tuple[str, int, int] | None:
 def pack(tags: Directory, *, base: int = 0) -> bytes:
     """Write a directory tree as a little-endian TIFF structure.
 
-    Args:
-        tags: What `parse` returns.
-        base: 0 writes a whole EXIF block. Otherwise the bare directory is written, to be placed at this offset of a
-            TIFF file.
+    Parameters
+    ----------
+    tags
+        What `parse` returns.
+    base
+        0 writes a whole EXIF block. Otherwise the bare directory is written, to be placed at this offset of a
+        TIFF file.
 
-    Returns:
+    Returns
+    -------
+    bytes
         The bytes; `parse` reads them back to the same tree.
     """
     if base:

@@ -21,8 +21,10 @@ _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay s
 def numbered_profile(primaries: int, transfer: int) -> bytes | None:
     """The profile of colours that a file names by the numbers of ITU-T H.273; None for those of sRGB and unknown ones.
 
-    Raises:
-        Unreadable: The colours are HDR, which nothing here can compute with.
+    Raises
+    ------
+    Unreadable
+        The colours are HDR, which nothing here can compute with.
     """
     import imagecodecs
 

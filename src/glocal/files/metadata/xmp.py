@@ -18,9 +18,10 @@ _EMPTY = (
 def settle(packet: bytes, turn: int = 1) -> bytes:
     """The packet with orientation `turn`, if it states any: 1 for a picture whose pixels were turned upright.
 
-    Example:
-        >>> settle(b'<a tiff:Orientation="6"/>')
-        b'<a tiff:Orientation="1"/>'
+    Examples
+    --------
+    >>> settle(b'<a tiff:Orientation="6"/>')
+    b'<a tiff:Orientation="1"/>'
     """
     return _ORIENTATION.sub(rb"\g<1>%d" % turn, packet)
 
@@ -28,9 +29,10 @@ def settle(packet: bytes, turn: int = 1) -> bytes:
 def with_recipe(packet: bytes | None, recipe: str) -> bytes:
     """The packet with `recipe` inside; one from an earlier run is replaced.
 
-    Example:
-        >>> recipe_in(with_recipe(None, '{"a": "<&>"}'))
-        '{"a": "<&>"}'
+    Examples
+    --------
+    >>> recipe_in(with_recipe(None, '{"a": "<&>"}'))
+    '{"a": "<&>"}'
     """
     packet = _BLOCK.sub(b"", packet) if packet else _EMPTY
     if b"</rdf:RDF>" not in packet:
