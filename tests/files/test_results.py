@@ -173,7 +173,7 @@ def test_a_mask_over_time_and_a_model_by_its_path():
     np.testing.assert_allclose(half[:2000], whole[:2000], atol=1e-6)
     with pytest.raises(ArgumentError, match="`mask` must be a list of numbers from 0 to 1"):
         glocal.denoise_speech(samples, 16000, mask=[2.0])
-    with pytest.raises(glocal.GlocalError, match="it holds no network for speech"):
+    with pytest.raises(glocal.GlocalError, match="it has no network for speech"):
         glocal.denoise_speech(samples, 16000, model=MODELS / "image-local.safetensors")
 
 

@@ -350,7 +350,7 @@ def test_noise_levels_as_people_write_them():
 
 
 def test_tiny_planes_have_no_estimate():
-    with pytest.raises(InputError, match=r"\(h=3, w=9\) is too small to tell its noise. Give sigma"):
+    with pytest.raises(InputError, match=r"\(h=3, w=9\) is too small to estimate its noise. Give sigma"):
         estimate_sigma(np.zeros((3, 9)))
 
 

@@ -74,7 +74,7 @@ def test_seeds_differ_and_recipes_have_the_papers_numbers():
 
 def test_folder_holds_one_training(tmp_path):
     train(small_photos(), TrainOptions("pretrain", epochs=1, device="cpu"), tmp_path)
-    with pytest.raises(ArgumentError, match=r"holds a training with .*, not .*'seed': 5.* Use another folder"):
+    with pytest.raises(ArgumentError, match=r"has a training with .*, not .*'seed': 5.* Use another folder"):
         train(small_photos(), TrainOptions("pretrain", epochs=1, seed=5, device="cpu"), tmp_path)
 
 

@@ -200,7 +200,7 @@ def test_resampled_streams_equal_one_call():
             InputError,
             r"\(shape \(9, 0\)\) is empty. Give at least one sample and one channel",
         ),
-        (np.array([0.0, np.nan]), 16000, {}, InputError, r"holds 1 value\(s\) that are NaN or infinite. Replace them"),
+        (np.array([0.0, np.nan]), 16000, {}, InputError, r"has 1 value\(s\) that are NaN or infinite. Replace them"),
         (np.zeros((2, 2, 2)), 16000, {}, ArgumentError, r"shape \(2, 2, 2\), but must be \(n,\) or \(n, channels\)"),
         (np.zeros((2, 99)), 16000, {}, ArgumentError, "has 99 channels, more than 64. Put samples first"),
         (np.zeros(9, np.uint8), 16000, {}, ArgumentError, "has the type uint8. Give signed integers or floats"),
@@ -223,7 +223,7 @@ def test_what_is_refused(samples, rate, settings, error, text):
 
 def test_weights_are_small_and_a_wrong_file_is_told(tmp_path):
     assert sum(path.stat().st_size for path in MODELS.glob("speech-*")) < 4_000_000
-    with pytest.raises(ModelError, match="it is no speech model on frames"):
+    with pytest.raises(ModelError, match="it is not a speech model on frames"):
         load_frames(MODELS / "speech-local.safetensors")
     with pytest.raises(ModelError, match="its arrays do not fit the network"):
         load_samples("local", MODELS / "speech-nonlocal.safetensors")

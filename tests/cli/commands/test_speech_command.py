@@ -203,7 +203,7 @@ def test_training_and_evaluation(folder, capsys):
         == 0
     )
     assert run(["speech", "s2.wav", "-o", "bad.wav", "--weights", "run/speech-local.safetensors"]) == 6
-    assert "it is no speech model on frames" in capsys.readouterr().err
+    assert "it is not a speech model on frames" in capsys.readouterr().err
     assert run(["eval", "speech", ".", "--clips", "1"]) == 0
     assert "nonlocal - local: SNR" in capsys.readouterr().out
     Path("clips.csv").write_text("file,split,start\ns0.wav,train,0\n")

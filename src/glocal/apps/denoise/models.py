@@ -1,7 +1,7 @@
-"""The networks that ship with the package, and networks of the user's own.
+"""Load the networks that ship with the package, and the user's own networks.
 
-The paper's networks and `wide` have one file for each noise level. A deep network serves all levels and has one file for gray
-pictures and one for colour.
+The paper's networks and `wide` have one file for each noise level. A deep network works for all levels and has one file for
+gray pictures and one for colour.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from glocal.files.checkpoints import Weights, load_weights, read_index, save_wei
 
 
 def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
-    """Write a network into a folder of models; what it was trained for goes into its index entry."""
+    """Write a network into a folder of models. Its index entry records what it was trained for."""
     arrays = {key: value.detach().cpu().numpy() for key, value in net.state_dict().items()}
     about = {**info, "kind": "image", "sigma": net.sigma, "architecture": asdict(net.architecture)}
     return save_weights(name, arrays, folder=folder, info=about)
@@ -33,7 +33,7 @@ def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str
 def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDenoiser:
     """Return the network for a model and a noise level, scaled to that level.
 
-    Of the levels that `model` was trained at, the nearest one (in ratio) is taken; homogeneity does the rest.
+    The network trained at the nearest level (in ratio) is used, and scaled by homogeneity.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ def save_deep(net: DeepDenoiser, name: str, folder: Path, *, info: Mapping[str, 
 
 
 def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoiser | None:
-    """Return the deep network of a name for pictures of so many channels, or None if the model is none of the deep ones.
+    """Return the deep network of this name for pictures with this many channels, or None if the model is not deep.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     ModelError
         If the weights are missing or damaged.
     ArgumentError
-        If the file holds a network for pictures with another number of channels.
+        If the network is for pictures with another number of channels.
     """
     own = model.endswith(".safetensors")
     if not own and model not in DEEP_MODELS:

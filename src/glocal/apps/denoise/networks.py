@@ -1,7 +1,7 @@
 """The networks `f2 . f1` (local) and `f2 . fnl . f1` (non-local) of appendix B, and the control with a local middle layer.
 
-`f1` is a bank of filters on the pixel grid followed by a soft threshold, `f2` a linear bank that puts the picture together
-again; the middle layer is one filter shared by all maps. Its non-local graph is built on the noisy picture itself.
+`f1` is a bank of filters on the pixel grid followed by a soft threshold. `f2` is a linear bank of filters that returns the
+picture. The middle layer is one filter shared by all maps. Its non-local graph is built on the noisy picture.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ImageDenoiser(nn.Module):
 
     `f1(y) = s(h1 * y)` with the soft threshold `s`, `f2` linear, both on the grid with reflected borders. The non-local
     layer is `fnl(z) = sum_l g_il t_l z[j_l]` with `g` the normalised weights `exp(-alpha max(dist^2 / r - beta, 0))`.
-    `alpha` and `beta` start at `1 / (0.40 sigma^2)` and `2 sigma^2` and are learned as they stand. (Learned in units of the
-    noise instead, `beta` moves too slowly to get anywhere at the paper's step size: 0.14 dB less.)
+    `alpha` and `beta` start at `1 / (0.40 sigma^2)` and `2 sigma^2` and are learned directly. (In units of the noise, `beta`
+    changes too slowly at the paper's step size: 0.14 dB less.)
 
-    `sigma` is the level it is for, `trained` the one it was trained at; only `at_sigma` makes them differ.
+    `sigma` is the noise level of the input, `trained` the level of the training. They differ only after `at_sigma`.
     The network is positively homogeneous: `net.at_sigma(c sigma)(c y) = c net(y)` for every `c > 0`.
 
     >>> net = ImageDenoiser(Architecture("nonlocal"), seed=0)
@@ -79,7 +79,7 @@ class ImageDenoiser(nn.Module):
         return found
 
     def forward(self, noisy: Tensor, graphs: Mapping[str, Graph]) -> Tensor:
-        """Denoise (n, 1) or (batch, n, 1) on the graphs of the picture; cost O(n d maps)."""
+        """Denoise (n, 1) or (batch, n, 1) on the graphs of the picture. Cost: O(n d maps)."""
         codes = self.threshold(self.analysis(noisy, graphs["local"]))
         if self.rule is not None and self.middle is not None:
             similar = graphs["similar"]
@@ -92,7 +92,7 @@ class ImageDenoiser(nn.Module):
         return denoised
 
     def at_sigma(self, sigma: float) -> ImageDenoiser:
-        """Return a copy for another noise level: thresholds, `alpha` and `beta` scale, the filters stay."""
+        """Return a copy for another noise level: thresholds, `alpha` and `beta` are scaled, the filters are kept."""
         other, scale = copy.deepcopy(self), float(sigma) / self.sigma
         other.sigma = float(sigma)
         with torch.no_grad():
@@ -104,7 +104,7 @@ class ImageDenoiser(nn.Module):
         return other
 
     def project(self) -> None:
-        """Move thresholds, `alpha` and `beta` back to the nearest allowed values; call it after each step."""
+        """Move thresholds, `alpha` and `beta` back to the nearest allowed values. Call it after each step."""
         self.threshold.project()
         if self.rule is not None:
             self.rule.project()

@@ -1,4 +1,4 @@
-"""How much noise a picture holds, told from the picture alone."""
+"""Estimate the noise level of a picture from the picture alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from glocal.errors import InputError
 
-_SIDE = 2048  # larger planes are estimated on evenly spaced rows of tiles: the median needs no more
+_SIDE = 2048  # larger planes are estimated on evenly spaced rows of tiles, which is enough for the median
 _DB2 = tuple(np.float32((a + b * 3**0.5) / 32**0.5) for a, b in ((-1, -1), (3, 1), (-3, 1), (1, -1)))  # its high-pass
 _NORMAL_MEDIAN = 0.6744897501960817  # of |x| for a standard normal x
 
@@ -17,10 +17,10 @@ _NORMAL_MEDIAN = 0.6744897501960817  # of |x| for a standard normal x
 def estimate_sigma(plane: npt.NDArray[Any]) -> float:
     """Return the standard deviation of white noise in a plane (h, w), in the plane's own units.
 
-    `sigma = median |d| / 0.6745`, `d` the finest diagonal coefficients of a Daubechies wavelet with two vanishing moments:
-    smooth parts and most edges leave no trace there, noise does. Coefficients that are 0 up to rounding (saturated areas, borders
-    filled with one colour) are left out. Textures are mistaken for noise in part, so low noise is overestimated; noise that
-    is not white (JPEG, enlarged pictures) is underestimated.
+    `sigma = median |d| / 0.6745`, where `d` are the finest diagonal coefficients of a Daubechies wavelet with two vanishing
+    moments. Smooth parts and most edges do not affect them, noise does. Coefficients that are 0 up to rounding (saturated
+    areas, borders of one colour) are left out. Textures partly count as noise, so low noise is overestimated. Noise that is
+    not white (JPEG, enlarged pictures) is underestimated.
 
     Cost: O(h w). Raises InputError for planes under 4 x 4.
 
@@ -30,7 +30,7 @@ def estimate_sigma(plane: npt.NDArray[Any]) -> float:
     """
     height, width = plane.shape
     if min(height, width) < 4:
-        message = f"estimate_sigma: the picture (h={height}, w={width}) is too small to tell its noise. Give sigma."
+        message = f"estimate_sigma: the picture (h={height}, w={width}) is too small to estimate its noise. Give sigma."
         raise InputError(message)
     step = max(1, (height * width) // (_SIDE * _SIDE))
     rows = np.concatenate([plane[top : top + 32] for top in range(0, height, 32 * step)]) if step > 1 else plane

@@ -1,4 +1,4 @@
-"""What can be chosen about a denoising network, its training and its use. No torch here: the command line reads it."""
+"""The options of a denoising network, its training and its use. Does not import torch, for the command line."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ Wanted = Literal["auto", "cpu", "cuda"]
 MIDDLES = ("none", "local", "nonlocal")
 
 
-_LARGEST = {"size": 31, "maps": 4096, "patch": 63, "neighbors": 4096}  # sizes beyond are damage, not design
+_LARGEST = {"size": 31, "maps": 4096, "patch": 63, "neighbors": 4096}  # a larger size means a damaged file
 
 
 @dataclass(frozen=True)
 class Architecture:
     """The sizes of `f2 . f_middle . f1`.
 
+    Attributes
+    ----------
     middle
         "none", "local" (one shared filter on the grid) or "nonlocal" (one shared filter on the graph of patches).
     size, maps
@@ -52,7 +54,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained: from which other recipe's parameters it starts, for how many epochs, at what rate."""
+    """How a network is trained: the recipe whose parameters it starts from, the number of epochs and the step size."""
 
     architecture: Architecture
     start: str | None
@@ -78,7 +80,7 @@ MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
 def parse_sigma(text: str) -> float | None:
-    """Parse a noise level as people write it: "auto", "0.1" or "25/255".
+    """Parse a noise level: "auto", "0.1" or "25/255".
 
     >>> parse_sigma("auto"), parse_sigma("51/255")
     (None, 0.2)
@@ -96,23 +98,23 @@ def parse_sigma(text: str) -> float | None:
 def _parse_level(text: str) -> float:
     level = parse_sigma(text)
     if level is None:
-        message = "sigma: `auto` has no meaning here. Write 0.07 or 25/255."
+        message = "sigma: `auto` cannot be used here. Write 0.07 or 25/255."
         raise ArgumentError(message)
     return level
 
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """One training: which recipe, at which noise, from which seed, and how often to look."""
+    """One training: its recipe, noise level, seed and the interval of validation."""
 
     recipe: str = field(default="nonlocal", metadata={"help": f"One of {', '.join(RECIPES)}."})
     sigma: float = field(
         default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
     )
-    seed: int = field(default=0, metadata={"help": "Of the start, the order and the noise."})
-    epochs: int | None = field(default=None, metadata={"help": "Instead of the recipe's own numbers, for trials."})
+    seed: int = field(default=0, metadata={"help": "Seed of the initial parameters, the order and the noise."})
+    epochs: int | None = field(default=None, metadata={"help": "Replaces the recipe's number, for trials."})
     every: int = field(default=100, metadata={"help": "Steps between validations, log lines and checkpoints."})
-    device: Wanted = field(default="auto", metadata={"help": "auto takes CUDA where there is one."})
+    device: Wanted = field(default="auto", metadata={"help": "auto uses CUDA if it is available."})
 
     def __post_init__(self) -> None:
         if self.recipe not in RECIPES:
@@ -135,7 +137,7 @@ class TrainOptions:
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Which photos a training or an evaluation uses, and for what."""
+    """The photos that a training or an evaluation uses."""
 
     test: int = field(default=150, metadata={"help": "Photos for testing, drawn at random from a folder.", "min": 1})
     validation: int = field(default=15, metadata={"help": "Photos for validation, drawn from the rest.", "min": 1})
@@ -148,7 +150,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class EvalOptions:
-    """What is evaluated, at which noise."""
+    """The networks to evaluate and the noise level."""
 
     sigma: float = field(
         default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
@@ -165,7 +167,7 @@ class EvalOptions:
 
 @dataclass(frozen=True)
 class DenoiseOptions(Options):
-    """What may be chosen about denoising a picture."""
+    """The options of denoising a picture."""
 
     call: ClassVar[str] = "denoise"
 
@@ -180,10 +182,10 @@ class DenoiseOptions(Options):
         metavar="<auto|number>",
     )
     model: str = option("small", f"{', '.join(MODELS)}, or a .safetensors file of your own training.")
-    strength: float = option(1.0, "How much of the noise is taken away.", min=0, max=1, remedy="Use 1 for all of it.")
+    strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
     search_radius: int | None = option(
         None,
-        "How far local, nonlocal and wide look for similar patches, in pixels. Default: everywhere if small, else 10.",
+        "How far local, nonlocal and wide search for similar patches, in pixels. Default: everywhere if small, else 10.",
         min=3,
         remedy="Use 10.",
     )
@@ -195,7 +197,7 @@ class DenoiseOptions(Options):
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",
     )
-    seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
+    seed: int = option(0, "Accepted as in the other jobs, but nothing is random here.", min=0, no_flag=True)
 
 
 def chain(recipe: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
-"""The paper's training of the image networks: pre-train, then continue from there, batch 1, ADAM, projected thresholds.
+"""The paper's training of the image networks: pre-training, then training; batch 1, ADAM, projected thresholds.
 
-Deviations from the paper: none known in the method; the photos are those of any folder.
+Deviations from the paper: none known in the method; the photos come from any folder.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ Report = Callable[[StepProgress], bool | None] | None
 
 
 def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Report = None) -> ImageDenoiser | None:
-    """Train `options.recipe` and whatever it starts from, continuing what `folder` already holds.
+    """Train `options.recipe` and the recipes that it starts from, and continue a training that is in `folder`.
 
-    The loss of a step is the Euclidean distance `|net(x + noise) - x|` of one photo; noise and order follow from the seed.
+    The loss of a step is the Euclidean distance `|net(x + noise) - x|` of one photo. The seed decides noise and order.
 
     Returns
     -------
-    The trained network, or None if `progress` stopped it. `folder` then holds, for each recipe of the chain,
-    `NAME.jsonl` (validation curve), `NAME.checkpoint.safetensors` and, once finished, `image-NAME.safetensors`, which
-    `glocal eval image` and `glocal denoise` both read.
-    Cost: for each step one forward and backward pass, and one graph for non-local networks.
+    ImageDenoiser or None
+        The trained network, or None if `progress` stopped it. `folder` then has, for each recipe of the chain,
+        `NAME.jsonl` (validation curve), `NAME.checkpoint.safetensors` and, once finished, `image-NAME.safetensors`, which
+        `glocal eval image` and `glocal denoise` both read.
+        Cost: for each step one forward and backward pass, and one graph for non-local networks.
     """
     options = replace(options, device=resolve(options.device))
     _check(photos, options)
@@ -57,12 +58,12 @@ def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Repo
 
 
 def weights_file(folder: Path, name: str) -> Path:
-    """Return where a training in `folder` leaves the finished network `name`."""
+    """Return the path of the finished network `name` of a training in `folder`."""
     return folder / f"image-{name}.safetensors"
 
 
 def new_network(recipe: Recipe, options: TrainOptions, start: ImageDenoiser | None) -> ImageDenoiser:
-    """Return a network with the recipe's sizes; the layers that `start` has are taken from it."""
+    """Return a network with the recipe's sizes. The layers of `start` are copied."""
     model = ImageDenoiser(recipe.architecture, sigma=options.sigma, seed=options.seed).to(options.device)
     if start is not None:
         model.load_state_dict(start.state_dict(), strict=False)
@@ -96,14 +97,14 @@ def _run(
 
 
 def resolve(device: Wanted) -> Device:
-    """Return the device that "auto" means here."""
+    """Return the device that "auto" selects."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device
 
 
 def _same_options(options: TrainOptions, folder: Path) -> None:
-    """Refuse a folder with a training of other noise, seed or epochs; note ours in a new one."""
+    """Refuse a folder with a training of other noise, seed or epochs. Record the options in a new folder."""
     wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
     path = folder / "options.json"
     if path.exists():
@@ -112,7 +113,7 @@ def _same_options(options: TrainOptions, folder: Path) -> None:
         except (OSError, ValueError):
             found = "options that cannot be read"
         if found != wanted:
-            message = f"train: {str(folder)!r} holds a training with {found}, not {wanted}. Use another folder."
+            message = f"train: {str(folder)!r} has a training with {found}, not {wanted}. Use another folder."
             raise ArgumentError(message)
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""Speech to train and test on: one-second clips with their split, and the whole training utterances.
+"""Speech for training and testing: one-second clips with their split, and the whole training utterances.
 
-A folder is read as what it is: with a `clips.csv` (columns file, split, start, length), in TIMIT's layout
-(`TRAIN/DR1/FCJF0/SA1.WAV`), or as any tree of audio files, split by speaker folder.
+Three layouts of a folder are recognised: with a `clips.csv` (columns file, split, start, length), TIMIT's
+(`TRAIN/DR1/FCJF0/SA1.WAV`), and any tree of audio files, which is split by speaker folder.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SpeechData:
 def load_speech(folder: Path) -> SpeechData:
     """Read a folder of speech. Raises InputError if there is nothing to train or test on. Cost: reads every file once.
 
-    Files at other rates than 16 kHz are resampled, several channels averaged, clips without any sound left out.
+    Files at other rates than 16 kHz are resampled. Channels are averaged. Silent clips are left out.
     """
     if not folder.is_dir():
         message = f"load_speech: {str(folder)!r} is not a folder. Give the folder that holds the speech files."

@@ -1,4 +1,4 @@
-"""Every denoiser on the same noisy clips: means with standard errors over clips and over trainings."""
+"""Evaluate every denoiser on the same noisy clips: means with standard errors over clips and over trainings."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def at_sigma(clips: Samples, sigma: float = SIGMA, *, seed: int = 0) -> Conditio
 
 
 def at_level(clips: Samples, decibels: float, *, seed: int = 0) -> Condition:
-    """White noise at one input SNR."""
+    """Return clips with white noise at one input SNR."""
     white = at_sigma(np.zeros_like(clips), 1.0, seed=seed).noisy
     noise = noises.at_snr(torch.from_numpy(clips), torch.from_numpy(white), decibels).numpy()
     return Condition(clips, clips + noise, np.sqrt(np.square(noise).mean(1)).astype(np.float64))
 
 
 def sample_method(net: SampleNet) -> Method:
-    """Return a network of the paper that knows the true sigma."""
+    """Return a network of the paper, which gets the true sigma."""
 
     def run(noisy: Samples, sigma: float) -> Samples:
         return SampleDenoiser(net, sigma=sigma, everywhere=True)(noisy[:, None], 0, len(noisy))[:, 0]
@@ -80,7 +80,7 @@ def frame_method(net: FrameNet) -> Method:
 
 
 def wiener_method(window: int = 512, memory: float = 0.98) -> Method:
-    """Return the decision-directed Wiener filter that knows the true sigma."""
+    """Return the decision-directed Wiener filter, which gets the true sigma."""
     filtered = partial(wiener, window=window, hop=window // 4, memory=memory)
 
     def run(noisy: Samples, sigma: float) -> Samples:
@@ -267,7 +267,7 @@ def tune_wiener(data: SpeechData) -> tuple[int, float]:
 
 
 def _methods(data: SpeechData, tuned: tuple[int, float] | None) -> dict[str, Method]:
-    """Return the denoisers of the two larger tables; the Wiener filter knows sigma."""
+    """Return the denoisers of the two larger tables. The Wiener filter gets the true sigma."""
     window, memory = tuned or tune_wiener(data)
     methods: dict[str, Method] = {
         "Wiener": wiener_method(window, memory),

@@ -1,4 +1,4 @@
-"""How loud the noise is: in every band around every frame, and as one number for the whole signal."""
+"""Estimate the noise level: in every band around every frame, and as one number for the whole signal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional as tf
 
 _QUANTILE = 0.2
 _SKIP = 4
-_SILENT = 1e-12  # mean square of a frame that holds no sound at all, not even noise: padding, muted parts
+_SILENT = 1e-12  # mean square of a frame without any sound, not even noise: padding, muted parts
 
 
 def noise_floor(power: Tensor, *, reach: int, step: int) -> Tensor:
@@ -51,8 +51,8 @@ def noise_floor(power: Tensor, *, reach: int, step: int) -> Tensor:
 def segment_levels(samples: Tensor, *, length: int = 320) -> Tensor:
     """Return the mean squares of `(y[i] - y[i + 1]) / sqrt(2)` over segments of `length` samples: (..., n) -> (segments,).
 
-    White noise keeps its power under this difference, speech loses most of its own. Segments without any sound are
-    left out; the last, shorter one counts only if it is the only one. Cost: O(n).
+    This difference keeps the power of white noise and removes most of the power of speech. Silent segments are left out.
+    The last, shorter segment counts only if it is the only one. Cost: O(n).
     """
     steps = samples.diff(dim=-1).reshape(-1, samples.shape[-1] - 1) if samples.shape[-1] > 1 else samples.reshape(-1, 1)
     whole = steps.shape[1] // length * length or steps.shape[1]

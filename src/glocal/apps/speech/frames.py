@@ -4,9 +4,9 @@
    the level of the recording.
 2. The graph joins each frame to the most similar ones within a second; one filter shared by all bands averages `a`
    over them, with the NL-means weights of equation B.2 (learned alpha and beta): the paper's non-local image layer.
-3. Frame layers see whole spectra: `GraphConv` on the local graph in time, and on the graph of similar frames.
-4. Grid layers see single bands: `GraphConv` on the 3x3 grid of time and frequency, at several dilations.
-   They end in a gain between 0 and 1 for each band.
+3. Frame layers work on whole spectra: `GraphConv` on the local graph in time, and on the graph of similar frames.
+4. Grid layers work on single bands: `GraphConv` on the 3x3 grid of time and frequency, at several dilations.
+   Their output is a gain between 0 and 1 for each band.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from glocal.graphs.weights import NLMeans, normalize
 from glocal.nn.conv import GraphConv, SharedGraphConv
 
 _ROWS = 256  # frames whose neighbours are searched at a time
-_LARGEST = 65536  # of any size: more is damage, not design
+_LARGEST = 65536  # limit of every size: a larger one means a damaged file
 _TILE = 512  # frames that pass the grid layers at a time, to bound the memory
 
 
@@ -64,23 +64,23 @@ class FrameShape:
 
     @property
     def frames_around(self) -> int:
-        """Frames before and after one on which its gains depend, the noise floor apart."""
+        """The number of frames before and after one on which its gains depend, without the noise floor."""
         lines = 2 * sum(2**i for i in range(self.layers // 2))
         return 2 * self.radius + lines + self.grid_around + 2  # and the smoothing before each search
 
     @property
     def grid_around(self) -> int:
-        """Frames before and after one that the grid layers see."""
+        """The number of frames before and after one that the grid layers read."""
         return 2 + sum(2 ** (i % 4) for i in range(self.grid_layers))
 
     @property
     def context(self) -> int:
-        """Samples before and after a block on which its result depends."""
+        """The number of samples before and after a block on which its result depends."""
         return (self.frames_around + self.reach + 2 * self.step) * self.hop + 2 * self.window
 
 
 class FrameNet(nn.Module):
-    """Noisy samples in, a gain for each frame and band, denoised samples out.
+    """Denoise samples by a gain for each frame and band.
 
     >>> FrameNet(FrameShape(hidden=8, layers=2, maps=4, grid_layers=2))(torch.randn(1, 16000)).shape
     torch.Size([1, 16000])
@@ -182,7 +182,7 @@ class FrameNet(nn.Module):
         return self.gain(x, grids[0]).view(b, t, f) + skip
 
     def project(self) -> None:
-        """Keep alpha and beta of the edge weights allowed; call it after each optimiser step."""
+        """Move alpha and beta of the edge weights back to allowed values. Call it after each optimiser step."""
         self.rule.project()
 
 
@@ -204,7 +204,7 @@ def similar_frames(above: Tensor, *, k: int, radius: int, bands: int) -> Graph:
     coarse = tf.avg_pool1d(tf.pad(coarse.transpose(1, 2), (1, 1), mode="replicate"), 3, stride=1).transpose(1, 2)
     parts = [_nearest(coarse, start, k, radius) for start in range(0, t, _ROWS)]
     kept, found = (torch.cat(part, 1) for part in zip(*parts, strict=True))
-    if k > t:  # fewer frames than neighbours: the farthest stands in
+    if k > t:  # fewer frames than neighbours: repeat the farthest
         kept = torch.cat([kept, kept[..., -1:].expand(-1, -1, k - t)], 2)
         found = torch.cat([found, found[..., -1:].expand(-1, -1, k - t)], 2)
     found = found + torch.arange(b, device=above.device).view(b, 1, 1) * t
@@ -224,7 +224,7 @@ def _nearest(coarse: Tensor, start: int, k: int, radius: int) -> tuple[Tensor, T
 
 @lru_cache(maxsize=8)
 def _band(offset: int, rows: int, columns: int, radius: int, device: torch.device) -> Tensor:
-    """Return what to add to distances so that the frame itself comes first and frames beyond the radius never."""
+    """Return a term for the distances, so that the frame itself comes first and frames beyond the radius never do."""
     apart = torch.arange(columns) - torch.arange(rows).unsqueeze(1) - offset
     band = torch.zeros(rows, columns).masked_fill(apart.abs() > radius, torch.inf).masked_fill(apart == 0, -1.0)
     return band.to(device)

@@ -1,4 +1,4 @@
-"""How close a denoised signal is to the clean one, in decibels."""
+"""Measures of the distance between a denoised and a clean signal, in decibels."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Noisy speech for training, mixed on the fly: real and synthetic noises, gains, filters, rooms, hum and clipping.
 
-Everything is drawn on the device from (seed, step) alone, so a training that stops and continues hears the same sounds.
+Everything is drawn on the device from (seed, step), so a training that stops and continues gets the same sounds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Mixer:
     length : int
         Samples of an excerpt.
     seed : int
-        Together with the step it decides everything.
+        The seed and the step decide every random number.
     """
 
     def __init__(self, speech: Recordings, noise: Recordings, length: int, seed: int = 0) -> None:
@@ -111,7 +111,7 @@ class Mixer:
         return total / rms(total)
 
     def _gaps(self, clean: Tensor, g: torch.Generator) -> Tensor:
-        """Silence one end of some excerpts, so that noise without speech is heard too."""
+        """Silence one end of some excerpts, so that training also has noise without speech."""
         at = torch.rand(len(clean), 1, generator=g, device=self.device) * self.length
         ramp = torch.sigmoid((torch.arange(self.length, device=self.device) - at) / 200)
         turned = torch.where(self._chance(len(clean), 0.5, g), ramp, 1 - ramp)
@@ -145,7 +145,7 @@ def filtered(x: Tensor, curve: Tensor) -> Tensor:
 
 
 def rooms(x: Tensor, g: torch.Generator) -> Tensor:
-    """Let (b, n) sound in simple rooms: the direct sound and a tail of noise that decays in 0.1 to 0.6 s."""
+    """Add the reverberation of simple rooms to (b, n): the direct sound and a tail of noise that decays in 0.1 to 0.6 s."""
     b, n = x.shape
     length = RATE // 2
     time = torch.arange(length, device=x.device) / RATE

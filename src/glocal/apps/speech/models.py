@@ -1,4 +1,4 @@
-"""The trained speech denoisers, each behind one call: a block of samples in, the wanted rows out."""
+"""The trained speech denoisers with one interface: a block of samples in, the requested rows out."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from glocal.kernels.cpu.threads import one_thread
 RATE = 16000
 SHIPPED = "speech-frames"
 SHIPPED_VOICE = "speech-voice"
-_REACH = 8000  # how far the paper's graph looks in signals longer than its one second
-_SECONDS = 10  # of a block of frames: more would take more memory, less would look at more frames twice
+_REACH = 8000  # search radius of the paper's graph in signals longer than one second
+_SECONDS = 10  # size of a block of frames: more would need more memory, less would process more frames twice
 _LEAST = 32  # shorter signals are padded with zeros
 
 
 class Denoiser(Protocol):
-    """What the pipeline needs of a model."""
+    """The interface of a model in the pipeline."""
 
     plan: Plan
 
@@ -43,7 +43,7 @@ class Denoiser(Protocol):
 
 
 class FrameDenoiser:
-    """The model on frames. One gain for all channels, from their mean power: the stereo image stays."""
+    """The model on frames. One gain from the mean power is used for all channels, so the stereo image is kept."""
 
     def __init__(self, net: FrameNet, *, sigma: float | None) -> None:
         self.net, self.sigma = net.eval(), sigma
@@ -64,7 +64,7 @@ class FrameDenoiser:
 
 
 class VoiceDenoiser:
-    """The model for real noise. One mask serves all channels."""
+    """The model for real noise. One mask is used for all channels."""
 
     def __init__(self, net: VoiceNet) -> None:
         self.net = net.eval()
@@ -81,7 +81,7 @@ class VoiceDenoiser:
 
 
 class SampleDenoiser:
-    """A network of the paper: one graph, built on the mean of the channels, serves all of them."""
+    """A network of the paper. One graph, built on the mean of the channels, is used for all of them."""
 
     def __init__(self, net: SampleNet, *, sigma: float, everywhere: bool) -> None:
         self.net, self.sigma = net.eval(), sigma
@@ -119,7 +119,7 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
         net = FrameNet(FrameShape(**weights.info["shape"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         message = (
-            f"load model ({source}): it is no speech model on frames ({error}). Use a file of `glocal train speech`."
+            f"load model ({source}): it is not a speech model on frames ({error}). Use a file of `glocal train speech`."
         )
         raise ModelError(message) from error
     return _filled(net, weights.arrays, str(source))
@@ -133,7 +133,7 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
         given = weights.info["shape"]
         net = VoiceNet(VoiceShape(**given | {"dilations": tuple(given["dilations"])}))
     except (KeyError, TypeError) as error:
-        message = f"load model ({source}): it is no `voice` model ({error}). Use a file of `glocal train speech`."
+        message = f"load model ({source}): it is not a `voice` model ({error}). Use a file of `glocal train speech`."
         raise ModelError(message) from error
     return _filled(net, weights.arrays, str(source))
 
@@ -147,12 +147,12 @@ def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
 
 @lru_cache(maxsize=4)
 def network_in(path: str) -> str:
-    """Which network a file of `glocal train speech` holds: "voice", "frames", "local" or "nonlocal".
+    """Return which network is in a file of `glocal train speech`: "voice", "frames", "local" or "nonlocal".
 
     Raises
     ------
     ModelError
-        The file is missing or damaged, or it holds none of them.
+        If the file is missing or damaged, or has none of these networks.
     """
     weights = load_weights(path)
     if "shape" in weights.info:
@@ -161,7 +161,7 @@ def network_in(path: str) -> str:
         expected = {name: tuple(value.shape) for name, value in SampleNet(kind).state_dict().items()}
         if expected == {name: value.shape for name, value in weights.arrays.items()}:
             return kind
-    message = f"load model ({path}): it holds no network for speech. Use a file of `glocal train speech`."
+    message = f"load model ({path}): it has no network for speech. Use a file of `glocal train speech`."
     raise ModelError(message)
 
 

@@ -20,7 +20,7 @@ from glocal.nn.init import mean_and_noise
 from glocal.nn.sequential import GraphSequential
 
 TAPS, MAPS, SEGMENT = 5, 10, 25
-SIGMA = 0.12  # the noise both were trained on, for peaks of 1
+SIGMA = 0.12  # the noise level of the training of both, for peaks of 1
 KINDS = ("local", "nonlocal")
 
 
@@ -32,9 +32,10 @@ class SampleNet(nn.Module):
     kind : "local" or "nonlocal"
         The graph of the middle layer `f`.
     seed : int
-        Draws the filters: one of the first and of the last layer, and one for each map of the middle layer, is the
-        constant 1/5, the others N(0, 0.01^2). So the middle layer starts near the mean of each map, as the paper's
-        one shared filter for images does. (With a single constant filter in the middle, some seeds end 0.1 dB lower.)
+        The seed of the filters. One filter of the first and of the last layer, and one for each map of the middle layer,
+        is the constant 1/5; the others are drawn from N(0, 0.01^2). So the middle layer starts near the mean of each map,
+        as the paper's one shared filter for images does. (With a single constant filter in the middle, some seeds end
+        0.1 dB lower.)
 
     Examples
     --------
@@ -49,7 +50,7 @@ class SampleNet(nn.Module):
             raise ArgumentError(message)
         self.kind = kind
         generator = torch.Generator().manual_seed(seed)
-        sizes = ((1, MAPS), (MAPS, MAPS), (MAPS, 1))  # without biases: the threshold takes the place of the first
+        sizes = ((1, MAPS), (MAPS, MAPS), (MAPS, 1))  # without biases: the threshold replaces the first
         first, middle, last = (
             mean_and_noise(GraphConv(c, m, TAPS, bias=False), generator, each_map=True) for c, m in sizes
         )
@@ -66,7 +67,7 @@ class SampleNet(nn.Module):
         return out.squeeze(-1)
 
     def project(self) -> None:
-        """Move thresholds, alpha and beta back to allowed values; call it after each optimiser step."""
+        """Move thresholds, alpha and beta back to allowed values. Call it after each optimiser step."""
         self.net.project()
         if self.rule is not None:
             self.rule.project()
@@ -81,7 +82,7 @@ _lines: dict[tuple[int, torch.device], Graph] = {}
 
 
 def _line(n: int, device: torch.device) -> Graph:
-    """Return the local graph of `n` samples; the last one is kept, since clips and blocks come in one length."""
+    """Return the local graph of `n` samples. The last graph is cached, because clips and blocks have one length."""
     if (n, device) not in _lines:
         _lines.clear()
         _lines[n, device] = grid_graph((n,), size=TAPS, device=device)

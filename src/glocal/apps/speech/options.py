@@ -1,4 +1,4 @@
-"""What can be asked of the speech denoiser. Without torch, so that the command line starts at once."""
+"""The options of the speech denoiser. Does not import torch, so that the command line starts quickly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Model = Literal["voice", "frames", "nonlocal", "local"]
 
 
 def parse_sigma(text: str) -> float | None:
-    """`auto` or a number, as the flag takes it.
+    """Parse `auto` or a number, for the flag.
 
     >>> parse_sigma("auto"), parse_sigma("0.1")
     (None, 0.1)
@@ -41,19 +41,19 @@ class SpeechOptions(Options):
         parse=parse_sigma,
         metavar="NUMBER|auto",
     )
-    strength: float = option(1.0, "How much of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
     weights: str | None = option(
         None, "A file of `glocal train speech` for this model instead of the weights that ship; --model takes it too."
     )
     device: str = option(
         "cpu",
-        "As in the other jobs; speech is computed on the CPU, whatever it says.",
+        "Accepted as in the other jobs, but speech is always computed on the CPU.",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",
         no_flag=True,
     )
-    seed: int = option(0, "As in the other jobs; nothing is drawn here.", min=0, no_flag=True)
+    seed: int = option(0, "Accepted as in the other jobs, but nothing is random here.", min=0, no_flag=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,14 +65,14 @@ class SpeechOptions(Options):
             raise ArgumentError(message)
         if self.model == "voice" and self.sigma is not None:
             message = (
-                f"denoise_speech: `sigma` (={self.sigma}) is not used by the model 'voice', which finds the noise itself. "
+                f"denoise_speech: `sigma` (={self.sigma}) is not used by the model 'voice', which estimates the noise. "
                 "Leave it out, or use the model 'frames'."
             )
             raise ArgumentError(message)
 
     @property
     def network(self) -> str:
-        """The model that will run, or the file that holds it."""
+        """The model that will run, or its file."""
         if self.model != "auto":
             return self.model
         return "voice" if self.sigma is None and self.weights is None else "frames"
@@ -88,7 +88,7 @@ class SpeechTraining:
     """The options of `glocal train speech`."""
 
     model: Model = field(default="nonlocal", metadata={"help": "Which network to train."})
-    seed: int = field(default=0, metadata={"help": "Draws filters, order and noise.", "min": 0})
+    seed: int = field(default=0, metadata={"help": "Seed of filters, order and noise.", "min": 0})
     steps: int | None = field(
         default=None,
         metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 9,500 for voice.", "min": 1},
@@ -108,5 +108,5 @@ class SpeechEvaluation:
     runs: tuple[str, ...] = field(
         default=(), metadata={"help": "A folder of `glocal train speech`; give one for each seed. Default: as shipped."}
     )
-    clips: int | None = field(default=None, metadata={"help": "Use only so many test clips.", "min": 1})
+    clips: int | None = field(default=None, metadata={"help": "Use only this many test clips.", "min": 1})
     seed: int = field(default=0, metadata={"help": "Draws the noise.", "min": 0})

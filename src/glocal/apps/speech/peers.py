@@ -1,4 +1,4 @@
-"""Other people's denoisers and measures, used only to stand beside ours; each may be missing."""
+"""Denoisers and measures of other projects, used only for comparison. Each may be missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 Samples = NDArray[np.float32]
 RATE = 16000
-_LONGEST = 1024  # samples of delay that are looked for
+_LONGEST = 1024  # largest delay that is searched, in samples
 
 
 def noisereduce_stationary(noisy: Samples) -> Samples:
@@ -21,9 +21,9 @@ def noisereduce_stationary(noisy: Samples) -> Samples:
 
 
 def rnnoise(noisy: Samples) -> Samples:
-    """RNNoise on (n,) at 16 kHz: resampled to its 48 kHz and back, its delay taken out.
+    """Run RNNoise on (n,) at 16 kHz: resampled to its 48 kHz and back, with its delay removed.
 
-    It hears the clip twice and the second time counts, since its memory starts empty.
+    It processes the clip twice, and the second result is used, because its state is empty at the start.
     """
     import pyrnnoise
     import soxr

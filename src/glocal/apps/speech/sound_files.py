@@ -1,4 +1,4 @@
-"""From audio file to audio file, in constant memory: same format, rate, channels and length."""
+"""Denoise an audio file into an audio file in constant memory: same format, rate, channels and length."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def denoise_file(
     overwrite: bool = False,
     progress: Callable[[float], object] | None = None,
 ) -> SoundReport:
-    """Denoise an audio file into another, and what was removed into a third if `residual` names one.
+    """Denoise an audio file into another, and write the removed noise to a third if `residual` is given.
 
-    `-` is the standard input and output. Both outputs appear whole or not at all. Memory does not grow with the
+    `-` is the standard input and output. Both outputs appear complete or not at all. Memory does not grow with the
     length. Raises InputError, OutputError, ArgumentError as `open_audio` and `create_audio` do.
     """
     if str(source) == "-" and options.network in ("local", "nonlocal") and options.sigma is None:
@@ -93,7 +93,7 @@ def denoise_file(
 
 
 def speech_recipe(source: str | Path, options: SpeechOptions, *, subtype: str | None = None) -> dict[str, Any]:
-    """Return the recipe of a recording; weights of the user's own are an input."""
+    """Return the recipe of a recording. The user's own weights are an input."""
     sources = [] if str(source) == "-" else [str(source)]
     own = [options.own_file] if options.own_file is not None else []
     arguments = {"positional": sources, "subtype": subtype}
@@ -106,7 +106,7 @@ def _first_pass(source: str | Path) -> float:
 
 
 class Ears:
-    """Chunks that pass by, counted and listened to."""
+    """A stream of chunks that counts and measures them."""
 
     def __init__(
         self, chunks: Iterable[NDArray[Any]], rate: int, frames: int | None, progress: Callable[[float], object] | None
@@ -129,7 +129,7 @@ class Ears:
                 self.progress(self.heard / self.frames)
 
     def notes(self) -> tuple[str, ...]:
-        """Return what a person should know about the sound."""
+        """Return the notes for the user about the sound."""
         notes = []
         if self.loudest == 0:
             notes.append("the sound is silent; nothing was done to it")

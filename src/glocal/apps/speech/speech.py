@@ -2,9 +2,9 @@
 
 Deviations from the paper
 -------------------------
-- Sounds longer than the paper's second: its graph looks half a second back and ahead, in blocks that overlap.
-- Any noise level: the input is scaled so that its noise has the sigma of the training, and the output back.
-- One graph, made from the mean of the channels, serves all channels.
+- Sounds longer than the paper's one second: the graph reaches half a second back and ahead, in blocks that overlap.
+- Any noise level: the input is scaled so that its noise has the sigma of the training, and the output is scaled back.
+- One graph, built on the mean of the channels, is used for all channels.
 - The default models, "voice" and "frames", are not in the paper: the same layers on the lattice of time and frequency, and on
   the frames of a spectrogram.
 """
@@ -38,11 +38,14 @@ from glocal.progress import Callback, Meter
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SpeechResult(AudioResult, np.lib.mixins.NDArrayOperatorsMixin):
-    """Denoised speech; see `Result` for what all results have.
+    """Denoised speech. See `Result` for the fields of all results.
 
-    sigma, estimated : the noise level, full scale 1, and whether it was estimated.
+    In version 0.1 the call returned the samples. For one release the result can still be used like them.
 
-    In version 0.1 the call returned the samples themselves. For one release the result can still be used like them.
+    Attributes
+    ----------
+    sigma, estimated
+        The noise level, full scale 1, and whether it was estimated.
     """
 
     sigma: float = field(kw_only=True)
@@ -89,25 +92,27 @@ def denoise_speech(
     Parameters
     ----------
     samples : array or tensor, (n,) or (n, channels); or a path
-        Floats with full scale 1, or integers with their own full scale. One gain or graph serves all channels.
+        Floats with full scale 1, or integers with their own full scale. One gain or graph is used for all channels.
     rate : int
-        Samples a second; the models work at 16 kHz and other rates are converted there and back. A file has its own.
+        Samples per second. The models work at 16 kHz; other rates are converted there and back. A file has its own rate.
     {options}
     options : SpeechOptions
         All options at once. Single options change it.
     mask : array of any length, or None
-        Where to denoise, over time: 1 there, 0 where the sound stays as it is. It is stretched to the length of the sound.
+        Where to denoise, over time: 1 there, 0 where the sound does not change. It is scaled to the length of the sound.
     progress : callable(Progress) or None
+        Called during the work.
 
     Returns
     -------
-    SpeechResult. Its `audio` has the same type and shape; same level, no delay. Time: linear in n, see docs/speech.md.
-    Memory: linear in n for the arrays; the work itself takes a constant amount.
+    SpeechResult
+        Its `audio` has the type, shape and level of the samples, without delay. Time: linear in n, see docs/speech.md.
+        Memory: linear in n for the arrays, constant for the computation.
 
     Raises
     ------
     InputError, ArgumentError
-        For samples that are empty or not finite, or arguments out of range.
+        If samples are empty or not finite, or arguments are out of range.
 
     Examples
     --------
@@ -153,14 +158,14 @@ def denoise_speech(
 
 
 def seconds_for(seconds: float) -> float:
-    """About how long denoising takes for so many seconds of sound: a tenth of them, and the start."""
+    """Estimate the seconds of denoising for this many seconds of sound: a tenth of them, and the start."""
     return 3 + 0.1 * seconds
 
 
 def _read(
     samples: AudioLike, rate: int | None, options: SpeechOptions
 ) -> tuple[NDArray[Any], int, AudioInfo | None, dict[str, Any]]:
-    """Return the samples, their rate, what their file is, and the recipe."""
+    """Return the samples, their rate, the properties of their file, and the recipe."""
     if not isinstance(samples, (str, os.PathLike)):
         array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
@@ -233,6 +238,6 @@ def _as_sound(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], floa
         return wide / wide.dtype.type(scale), scale
     if not np.isfinite(sound).all():
         bad = int((~np.isfinite(sound)).sum())
-        message = f"denoise_speech: `samples` holds {bad} value(s) that are NaN or infinite. Replace them first."
+        message = f"denoise_speech: `samples` has {bad} value(s) that are NaN or infinite. Replace them first."
         raise InputError(message)
     return (sound.astype(np.float32) if array.dtype.itemsize < 4 else sound), None

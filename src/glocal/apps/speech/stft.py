@@ -1,4 +1,4 @@
-"""Frames of a signal and back: a Hann window split evenly between analysis and synthesis, so nothing is lost."""
+"""Spectra of frames and their inverse, with the square root of a Hann window on both sides, so that nothing is lost."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def spectra(samples: Tensor, *, window: int, hop: int) -> Tensor:
 
 
 def power_of(spectrum: Tensor) -> Tensor:
-    """`|z|^2` of complex numbers, without the square root in between."""
+    """Return `|z|^2` of complex numbers, without a square root."""
     return spectrum.real.square() + spectrum.imag.square()
 
 

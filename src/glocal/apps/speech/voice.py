@@ -1,10 +1,10 @@
 """A denoiser for real noise: graph layers on the lattice of time and frequency, a complex mask at the end.
 
 1. Frames of 32 ms, one every 16 ms. Each is divided by the level of the two seconds around it, and magnitudes are
-   compressed by the power 0.3: the network hears quiet and loud recordings alike.
+   compressed by the power 0.3. So quiet and loud recordings give the same input.
 2. Four neighbouring bins become one vertex with more channels. Blocks of `GraphConv` on the 3 x 3 lattice and on the line
    of time, with growing dilation, see 2.4 s of sound.
-3. A layer in the middle sees whole frames, so that all harmonics of a voice are heard together.
+3. A layer in the middle reads whole frames, so that it can use all harmonics of a voice together.
 4. The head returns to single bins. Each bin is a sum of three frames with complex factors: the mask changes the phase too.
 """
 
@@ -56,7 +56,7 @@ class VoiceShape:
 
 
 class VoiceNet(nn.Module):
-    """Noisy samples in, denoised samples out.
+    """Denoise samples by a complex mask on the spectrogram.
 
     Examples
     --------

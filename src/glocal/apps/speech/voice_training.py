@@ -32,7 +32,7 @@ _PARTS = ("speech", "noise", "speech_val", "noise_val")
 
 @dataclass(frozen=True)
 class VoicePlan:
-    """How a training goes; all of it decides the result."""
+    """The settings of a training. All of them affect the result."""
 
     steps: int = 9_500
     batch: int = 32
@@ -55,7 +55,7 @@ class VoicePlan:
 def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
     """`-0.05 SI-SDR + 10 (0.7 |magnitudes| + 0.3 |complex|)`, of compressed spectra, averaged over three windows.
 
-    Rows without speech count by their spectra alone. Signals (b, n) are first divided by the level of the noisy one.
+    For rows without speech only the spectra count. Signals (b, n) are first divided by the level of the noisy one.
     """
     scale = 1 / rms(noisy)
     out, clean = out * scale, clean * scale
@@ -108,7 +108,7 @@ class VoiceTraining:
         return loss.detach()
 
     def save(self, path: Path) -> None:
-        """Write everything that decides how it goes on."""
+        """Write everything that the training needs to continue."""
         arrays: dict[str, NDArray[np.generic]] = {
             "step": np.array(self.step),
             "plan": np.array(json.dumps(asdict(self.plan))),
@@ -122,7 +122,7 @@ class VoiceTraining:
         part.replace(path)
 
     def load(self, path: Path) -> None:
-        """Go on from what `save` wrote."""
+        """Continue from a file that `save` wrote."""
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         self.step = int(arrays.pop("step"))

@@ -1,4 +1,4 @@
-"""The decision-directed Wiener filter: the classical denoiser that every speech claim here stands beside."""
+"""The decision-directed Wiener filter: the classical baseline for every comparison of speech denoisers."""
 
 from __future__ import annotations
 
