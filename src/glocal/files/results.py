@@ -1,4 +1,4 @@
-"""What the four jobs return: the picture or the sound, how it came about, and a way to save all of it."""
+"""The results of the four jobs: the picture or the sound, its recipe, and a method to save both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HEARD = 60  # seconds of sound in a notebook
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
-    """What every job returns.
+    """The result of a job.
 
     seconds : the time that the call took; `phases` says where it went, as far as it is known.
     recipe : options, seed, versions, and names and hashes of the inputs.

@@ -1,9 +1,9 @@
-"""Job: one kind of work, in one shape for everything that drives it.
+"""Job: one task with one interface for every program that runs it.
 
-A job knows its options, what it will take (`cost`) and how it is done (`run`). The command line, the batch runner and
-everything else that offers the work to people use the four jobs in the same way. No job imports torch before it runs.
+A job has options, an estimate of memory and time (`cost`) and a method that does the work (`run`). The command line and the
+batch runner use the four jobs in the same way. No job imports torch before it runs.
 
-To add a job, write an app with its options and its call, and a subclass of `Job` beside the others. `glocal.cli.main` names it
+To add a job, write an app with its options and its call, and a subclass of `Job` next to the others. `glocal.cli.main` lists it
 in the table of commands; flags, help, checks, batches, recipes and the page of commands follow from it.
 """
 
@@ -31,9 +31,9 @@ def silent(text: str) -> None:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a job will take: `size` and `parts` are words ("4000 x 3000", "6 bands"), memory in bytes.
+    """The estimated cost of a job: `size` and `parts` are text ("4000 x 3000", "6 bands"), memory is in bytes.
 
-    `smaller` is what a user can do when that is too much. `seconds` is None where nobody knows.
+    `smaller` says what a user can do if that is too much. `seconds` is None if there is no estimate.
     """
 
     size: str
@@ -45,9 +45,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Header:
-    """What is known of the inputs before they are read: the size (h, w) of a picture, or what a sound file is.
+    """The properties of the inputs before they are read: the size (h, w) of a picture, or those of a sound file.
 
-    `others` are the sizes of the further pictures: paintings, references.
+    `others` are the sizes of the other pictures: paintings, references.
     """
 
     size: tuple[int, int] = (0, 0)
@@ -57,7 +57,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a job works on: files, or images and samples in memory.
+    """The inputs of a job: files, or images and samples in memory.
 
     target : where the result will go, for jobs that leave something beside it.
     say : gets messages for people while the job runs.

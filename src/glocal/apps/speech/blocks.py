@@ -1,4 +1,4 @@
-"""Sound that arrives piece by piece, in constant memory: rows in order, another rate, overlapping blocks."""
+"""Process sound that arrives in pieces, in constant memory: ordered rows, resampling, overlapping blocks."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Plan:
-    """How a signal is cut, in samples.
+    """The sizes of blocks, in samples.
 
-    Every block is processed together with `context` samples on both sides; the result of a block depends on nothing
-    farther away, so cutting changes nothing but rounding. Neighbouring blocks are cross-faded over `fade` samples all
-    the same. `block` and `context` are multiples of `grid`, on which the model works.
+    Every block is processed together with `context` samples on both sides. The result of a block does not depend on
+    samples farther away, so cutting changes only the rounding. Adjacent blocks are still cross-faded over `fade` samples.
+    `block` and `context` are multiples of `grid`, on which the model works.
     """
 
     block: int
@@ -69,9 +69,9 @@ Process = Callable[[Array, int, int], Array]
 
 
 class Overlap:
-    """Applies `process` to rows (m, c) that arrive in pieces of any size, block by block. As many rows come out as went in.
+    """Apply `process` block by block to rows (m, c) that arrive in pieces of any size. The number of rows is kept.
 
-    At most `plan.latency` rows wait inside. Memory: O(block + 2 context + fade) rows and what `process` takes.
+    At most `plan.latency` rows are buffered. Memory: O(block + 2 context + fade) rows and that of `process`.
     """
 
     def __init__(self, process: Process, plan: Plan) -> None:
@@ -91,7 +91,7 @@ class Overlap:
         return done
 
     def finish(self) -> list[Array]:
-        """Return what is left."""
+        """Return the remaining rows."""
         return [self._finished(self.ready)] if self.ready > self.start else []
 
     def _finished(self, end: int) -> Array:
@@ -131,5 +131,5 @@ class Resampler:
         return np.asarray(self.stream.resample_chunk(np.ascontiguousarray(rows, dtype=np.float32)))
 
     def finish(self) -> list[Array]:
-        """Return what is left."""
+        """Return the remaining rows."""
         return [] if self.stream is None else [np.asarray(self.stream.resample_chunk(self.none, last=True))]
