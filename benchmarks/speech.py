@@ -179,7 +179,7 @@ def draw_curves() -> None:
 
 
 def draw_before_and_after() -> None:
-    """Waveform and spectrogram of the sample: noisy, after `nonlocal`, after `frames`, clean."""
+    """Waveform and spectrogram of the sample: noisy, after `frames`, after `voice`, clean."""
     import soundfile
     from matplotlib import pyplot
 
@@ -187,8 +187,10 @@ def draw_before_and_after() -> None:
 
     clean, rate = soundfile.read(SAMPLE, dtype="float32")
     noisy = clean + np.float32(0.05) * np.random.default_rng(0).standard_normal(len(clean)).astype(np.float32)
-    sounds = {"noisy": noisy, "nonlocal (the paper)": denoise_speech(noisy, rate, model="nonlocal").audio,
-              "frames": denoise_speech(noisy, rate).audio, "clean": clean}  # fmt: skip
+    sounds = {"noisy": noisy}
+    sounds |= {model: denoise_speech(noisy, rate, model=model).audio for model in ("frames", "voice")} | {
+        "clean": clean
+    }
     figure, axes = pyplot.subplots(2, 4, figsize=(12, 4.2), layout="constrained", sharex=True)
     for column, (name, sound) in zip(axes.T, sounds.items(), strict=True):
         column[0].plot(np.arange(len(sound)) / rate, sound, lw=0.4)
@@ -209,8 +211,12 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="use every so manyth test clip but for the paper's table")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--measure-only", action="store_true")
+    parser.add_argument("--picture", action="store_true", help="only draw the sentence before and after")
     parser.add_argument("--docs-only", action="store_true")
     options = parser.parse_args()
+    if options.picture:
+        draw_before_and_after()
+        return
     for one in () if options.docs_only else options.sets:
         name, _, folder = one.partition("=")
         measure(name, Path(folder), options)

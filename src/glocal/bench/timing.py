@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("glocal", "torch", "triton", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
+PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,9 @@ def metadata() -> dict[str, Any]:
     """Say on what the figures were taken: processor, cores, threads, load, versions, date."""
     import torch
 
-    versions = {}
+    import glocal
+
+    versions = {"glocal": glocal.__version__}  # an editable installation may still tell an older one
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)

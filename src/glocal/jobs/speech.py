@@ -20,6 +20,7 @@ class SpeechFiles:
     """Files beside the denoised recording."""
 
     residual: str | None = option(None, "Write what was removed into this file.", writes="sound")
+    plot: str | None = option(None, "Draw the spectrograms before and after into this picture.", writes="picture")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ class SpeechJob(Job):
         with open_audio(inputs.source) as sound:
             return Header(sound=sound.info)
 
+    def check(self, count: int) -> None:
+        """Refuse as other jobs do, and a plot without matplotlib."""
+        super().check(count)
+        if self.files.plot is not None:
+            from glocal.apps.speech.spectrogram import check_plotting
+
+            check_plotting()
+
     def cost(self, header: Header) -> Cost:
         """The memory of the libraries and of one block; time at a tenth of the recording's, and the start."""
         info = header.sound
@@ -75,7 +84,7 @@ class SpeechJob(Job):
         expected = self.cost(self.header(inputs)).seconds
         with Meter(progress, expected=expected) as meter:
             done = denoise_file(
-                inputs.source, inputs.target, self.options, residual=self.files.residual, subtype=self.output.subtype,
+                inputs.source, inputs.target, self.options, residual=self.files.residual, plot=self.files.plot, subtype=self.output.subtype,
                 overwrite=inputs.overwrite, progress=meter,
             )  # fmt: skip
         how = "estimated" if done.estimated else "given"

@@ -42,6 +42,14 @@ class SpeechOptions(Options):
         metavar="NUMBER|auto",
     )
     strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    keep_ambience: float | None = option(
+        None,
+        "Leave a natural floor: nothing falls more than so many decibels below the input, at any time and frequency.",
+        min=0,
+        max=100,
+        remedy="Use 20 for a quiet room, or leave it out to remove all noise.",
+        metavar="DB",
+    )
     weights: str | None = option(
         None, "A file of `glocal train speech` for this model instead of the weights that ship; --model takes it too."
     )

@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from glocal.apps.speech.blocks import Rows
 from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.spectrogram import Spectrogram, before_and_after, check_plotting
 from glocal.apps.speech.stream import CHUNK, LevelMeter, SpeechStream, choose_model, estimate_sigma
 from glocal.errors import ArgumentError
 from glocal.files.audio.audio_file import open_audio
 from glocal.files.audio.output import create_audio
+from glocal.files.images.picture import Picture
+from glocal.files.images.write import write_image
 from glocal.files.provenance import build_recipe, check_unchanged, file_state
 
 _FULL = 0.9995  # what counts as clipped
@@ -42,18 +45,22 @@ def denoise_file(
     options: SpeechOptions,
     *,
     residual: str | Path | None = None,
+    plot: str | Path | None = None,
     subtype: str | None = None,
     overwrite: bool = False,
     progress: Callable[[float], object] | None = None,
 ) -> SoundReport:
     """Denoise an audio file into another, and write the removed noise to a third if `residual` is given.
 
-    `-` is the standard input and output. Both outputs appear complete or not at all. Memory does not grow with the
-    length. Raises InputError, OutputError, ArgumentError as `open_audio` and `create_audio` do.
+    `plot` names a picture with the spectrograms before and after. `-` is the standard input and output. Outputs appear complete or
+    not at all. Memory does not grow with the length. Raises InputError, OutputError, ArgumentError as `open_audio` and
+    `create_audio` do, and MissingDependencyError for a plot without matplotlib.
     """
     if str(source) == "-" and options.network in ("local", "nonlocal") and options.sigma is None:
         message = f"speech (-): the model {options.network} needs the noise level before it starts. Give --sigma."
         raise ArgumentError(message)
+    if plot is not None:
+        check_plotting()
     before = file_state(source)
     recipe = speech_recipe(source, options, subtype=subtype)
     with ExitStack() as stack:
@@ -66,17 +73,25 @@ def denoise_file(
 
         stream, waiting = SpeechStream(info.rate, options=options, denoiser=model), Rows()
 
+        heard, made = Spectrogram(info.rate), Spectrogram(info.rate)
+
         def write(clean: NDArray[Any]) -> None:
             if len(clean):
                 out.write(clean)
+                if plot is not None:
+                    made.push(clean)
                 if rest is not None:
                     rest.write(waiting.take(len(clean)) - clean)
 
         for chunk in ears:
             if rest is not None:
                 waiting.push(chunk)
+            if plot is not None:
+                heard.push(chunk)
             write(stream.push(chunk))
         write(stream.finish())
+        if plot is not None:
+            write_image(plot, Picture(before_and_after(heard, made)), overwrite=overwrite)
         check_unchanged(source, before)  # in here: an error leaves no output
     known = options.sigma is not None
     sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from glocal.apps.speech.ambience import AmbienceDenoiser
 from glocal.apps.speech.blocks import Overlap, Resampler, Rows
 from glocal.apps.speech.floor import segment_levels, sigma_of
 from glocal.apps.speech.models import (
@@ -91,6 +92,8 @@ class SpeechStream:
         self.options = options = options or SpeechOptions()
         if denoiser is None:
             denoiser, _ = choose_model(options, rate, None, lambda: _refuse(options.network))
+        if options.keep_ambience is not None:
+            denoiser = AmbienceDenoiser(denoiser, options.keep_ambience)
         plan = denoiser.plan if block is None else denoiser.plan.with_block(block * RATE)
         self.rate, self.denoiser, self.wide = rate, denoiser, rate > RATE
         self.latency = plan.latency / RATE + (_RESAMPLING / min(rate, RATE) if rate != RATE else 0.0)
