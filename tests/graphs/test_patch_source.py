@@ -118,25 +118,25 @@ def test_every_axis_may_have_its_own_sizes(backend, monkeypatch):
     [{}, {"coords": 0.7}, {"search_radius": 4}, {"stride": 2}, {"search_radius": 5, "source_stride": 2, "coords": 0.1}],
 )
 def test_backends_agree_to_the_bit_on_real_values(options, monkeypatch):
-    noise = torch.rand(2, 23, 19, 3, generator=torch.Generator().manual_seed(0))
-    signal, source = (torch.from_numpy(PHOTO[100:123, x : x + 19] / 3) + noise[i] for i, x in enumerate((200, 215)))
+    noise = torch.rand(2, 23, 19, 2, generator=torch.Generator().manual_seed(0))
+    signal, source = (torch.from_numpy(PHOTO[100:123, x : x + 19, :2] / 3) + noise[i] for i, x in enumerate((200, 215)))
     graphs = []
     for backend in BACKENDS:
         monkeypatch.setenv("GLOCAL_BACKEND", backend)
-        graphs.append(glocal.patch_graph(signal, source=source, k=7, patch=5, **options))
+        graphs.append(glocal.patch_graph(signal, source=source, k=7, **options))
     for g in graphs[1:]:
         assert torch.equal(g.neighbors, graphs[0].neighbors)
         assert torch.equal(g.distances, graphs[0].distances)
 
 
 def test_a_signal_as_its_own_source_has_no_special_column():
-    image = torch.zeros(5, 5, 1)
+    image = torch.zeros(5, 5, 2)
     assert torch.equal(glocal.patch_graph(image, source=image, k=3).neighbors, torch.tensor([[0, 1, 2]] * 25).int())
     assert glocal.patch_graph(image, k=3).neighbors[7].tolist() == [7, 0, 1]
 
 
 def test_strides_leave_a_coarser_lattice():
-    image = torch.rand(10, 13, 3)
+    image = torch.rand(10, 13, 2)
     fine = glocal.patch_graph(image, k=3, stride=4)
     assert (fine.num_vertices, fine.num_sources) == (3 * 4, 130)
     both = glocal.patch_graph(image, k=3, stride=4, source_stride=4)
@@ -145,7 +145,7 @@ def test_strides_leave_a_coarser_lattice():
 
 
 def test_a_layer_carries_a_signal_from_source_to_query():
-    signal, source = torch.rand(6, 5, 3), torch.rand(4, 9, 3)
+    signal, source = torch.rand(6, 5, 2), torch.rand(4, 9, 2)
     g = glocal.patch_graph(signal, source=source, k=4)
     x = torch.randn(36, 2)
     y = glocal.nn.GraphConv(2, 7, degree=4)(x, g)
@@ -154,7 +154,7 @@ def test_a_layer_carries_a_signal_from_source_to_query():
 
 def test_progress_rises_to_one():
     seen = []
-    glocal.patch_graph(torch.rand(40, 40, 1), source=torch.rand(40, 30, 1), k=4, progress=seen.append)
+    glocal.patch_graph(torch.rand(40, 40, 2), source=torch.rand(40, 30, 2), k=4, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 

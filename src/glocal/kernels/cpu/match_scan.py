@@ -167,12 +167,9 @@ def _start(query: Cells, source: Cells, cell: int, k: int, own: bool, limits: Li
 
 
 @njit(nogil=True, cache=True)
-def _seed(
-    data: Any, query: Cells, source: Cells, cell: int, boxes: Array, k: int, own: bool, limits: Limits,
-    lists: Lists,
-) -> None:  # fmt: skip
-    """Limit how far the neighbours of a cell can be: no farther than the nearest short vectors of a few near cells."""
-    count, dims, wanted = min(SEEDED, source.number), query.dims, k - int(own)
+def _seed(query: Cells, source: Cells, cell: int, boxes: Array, wanted: int, own: bool, lists: Lists) -> int:
+    """List, for each vector of a cell, the `wanted` nearest short vectors of a few near cells. Returns their number."""
+    count, dims, pairs = min(SEEDED, source.number), query.dims, 0
     near, gaps = np.empty(count, np.int64), np.empty(count, np.float32)
     for place in range(count):
         near[place] = np.argmin(boxes)
@@ -180,10 +177,10 @@ def _seed(
         boxes[near[place]] = np.inf
     boxes[near] = gaps
     far = np.empty(count * CELL, np.float32)
-    best, who = np.empty(wanted + 1, np.float32), np.empty(wanted + 1, np.int64)
+    best, who = np.empty(wanted, np.float32), np.empty(wanted, np.int64)
     for lane in range(CELL):
         i = query.order[cell * CELL + lane]
-        if i < 0 or wanted == 0:
+        if i < 0:
             continue
         for place in range(count):
             start = near[place] * CELL
@@ -203,19 +200,27 @@ def _seed(
                     best[place], who[place] = far[at], j
         if best[wanted - 1] < np.inf:
             for at in range(wanted):
-                lists.ends[2 * at], lists.ends[2 * at + 1] = i, who[at]
-            _distances(data, lists.ends, wanted, lists.values)
-            lists.limit[lane] = _limit(lists.values[:wanted].max(), limits)
+                lists.ends[2 * pairs], lists.ends[2 * pairs + 1], lists.doubt[pairs] = i, who[at], lane
+                pairs += 1
+    return pairs
 
 
 @njit(nogil=True, cache=True)
-def _settle(data: Any, k: int, pairs: int, limits: Limits, lists: Lists) -> None:
-    """Compute the distances that are in doubt, and insert those that are near enough."""
+def _cap(wanted: int, pairs: int, limits: Limits, lists: Lists) -> None:
+    """Limit how far the neighbours of each vector can be: no farther than all of those that `_seed` found for it."""
+    for first in range(0, pairs, wanted):
+        worst = lists.values[first]
+        for at in range(first, first + wanted):
+            worst = max(worst, lists.values[at])
+        lists.limit[lists.doubt[first]] = _limit(worst, limits)
+
+
+@njit(nogil=True, cache=True)
+def _settle(k: int, pairs: int, limits: Limits, lists: Lists) -> None:
+    """Insert the candidates that were in doubt and are near enough."""
     d2, found, limit = lists.d2, lists.found, lists.limit
-    ends, doubt, values = lists.ends, lists.doubt, lists.values
-    _distances(data, ends, pairs, values)
     for at in range(pairs):
-        lane, j, value = doubt[at], ends[2 * at + 1], values[at]
+        lane, j, value = lists.doubt[at], lists.ends[2 * at + 1], lists.values[at]
         base = lane * k
         last = d2[base + k - 1]
         if value < last or (value == last and j < found[base + k - 1]):
@@ -225,22 +230,24 @@ def _settle(data: Any, k: int, pairs: int, limits: Limits, lists: Lists) -> None
 
 @njit(nogil=True, cache=True)
 def _scan(
-    data: Any, query: Cells, source: Cells, cell: int, cells: Array, boxes: Array, k: int, own: bool, limits: Limits,
-    lists: Lists,
-) -> tuple[int, int]:  # fmt: skip
-    """Let the vectors of a cell look into other `cells`, nearest first. Returns how many bounds and distances that took."""
+    query: Cells, source: Cells, cell: int, cells: Array, first: int, boxes: Array, own: bool, lists: Lists
+) -> tuple[int, int, int]:
+    """Let the vectors of a cell look into `cells[first], ...`, nearest first, until a few candidates are in doubt.
+
+    Returns where to go on, how many are in doubt, and how many bounds that took.
+    """
     limit, half, lanes, places, least, masks = (
         lists.limit, lists.half, lists.lanes, lists.places, lists.least, lists.masks
     )  # fmt: skip
     ends, doubt, more, dims, order = lists.ends, lists.doubt, query.vectors, query.dims, query.order
     length, start = FLOATS * len(more), cell * CELL
-    bounds, exact, pairs = 0, 0, 0
-    for other in cells:
+    bounds, pairs = 0, 0
+    if boxes[cells[first]] > _largest(limit):
+        return len(cells), 0, 0
+    for position in range(first, len(cells)):
         if pairs >= CELL:
-            _settle(data, k, pairs, limits, lists)
-            exact, pairs = exact + pairs, 0
-            if boxes[other] > _largest(limit):
-                break
+            return position, pairs, bounds
+        other = cells[position]
         near = box_mask(query.columns, start * dims, source.boxes, other * 2 * dims, dims, limit, 0)
         count = 0
         while near != 0:
@@ -279,8 +286,34 @@ def _scan(
                 if not (own and i == j):
                     ends[2 * pairs], ends[2 * pairs + 1], doubt[pairs] = i, j, lane
                     pairs += 1
-    _settle(data, k, pairs, limits, lists)
-    return bounds, exact + pairs
+    return len(cells), pairs, bounds
+
+
+@njit(nogil=True, cache=True)
+def _near(boxes: Array, limit: Array) -> Array:
+    """List the cells that are not too far, nearest first."""
+    near = np.nonzero(boxes <= _largest(limit))[0]
+    return near[np.argsort(boxes[near])]
+
+
+@njit(nogil=True, cache=True)
+def _make_lists(k: int) -> Lists:
+    return Lists(
+        np.empty(CELL * k, np.float64), np.empty(CELL * k, np.int64), np.empty(CELL, np.float32), np.empty(CELL, np.float32),
+        np.empty(CELL, np.int64), np.empty(CELL + GROUP, np.int64), np.empty(CELL + GROUP, np.float32),
+        np.empty(CELL + GROUP, np.int64), np.empty(2 * PAIRS, np.int64), np.empty(PAIRS, np.int64),
+        np.empty(PAIRS, np.float64),
+    )  # fmt: skip
+
+
+@njit(nogil=True, cache=True)
+def _write(order: Array, cell: int, k: int, lists: Lists, neighbors: Array, distances: Array) -> None:
+    for lane in range(CELL):
+        i = order[cell * CELL + lane]
+        if i >= 0:
+            for place in range(k):
+                neighbors[i, place] = lists.found[lane * k + place]
+                distances[i, place] = max(lists.d2[lane * k + place], 0.0)
 
 
 @njit(nogil=True, cache=True)
@@ -299,31 +332,26 @@ def search(
 ) -> tuple[int, int]:
     """Search for the vectors of the cells `first, first + step, ...` before `end`.
 
-    `data` is what `_distances` needs. Returns how many bounds and how many distances were computed. Called from Python
-    with plain tuples, whose types Numba recognises a hundred times faster than those of named ones.
+    `data` is what `_distances` needs. It has another type for each size of a patch, so this function is compiled for
+    each, and what it calls with other arguments only once. Returns how many bounds and how many distances were
+    computed. Called from Python with plain tuples, whose types Numba recognises a hundred times faster than those of
+    named ones.
     """
-    query, source, limits = Cells(*query_fields), Cells(*source_fields), Limits(*limit_fields)
-    lists = Lists(
-        np.empty(CELL * k, np.float64), np.empty(CELL * k, np.int64), np.empty(CELL, np.float32), np.empty(CELL, np.float32),
-        np.empty(CELL, np.int64), np.empty(CELL + GROUP, np.int64), np.empty(CELL + GROUP, np.float32),
-        np.empty(CELL + GROUP, np.int64), np.empty(2 * PAIRS, np.int64), np.empty(PAIRS, np.int64),
-        np.empty(PAIRS, np.float64),
-    )  # fmt: skip
+    query, source, limits, lists = Cells(*query_fields), Cells(*source_fields), Limits(*limit_fields), _make_lists(k)
     boxes = np.empty(source.number, np.float32)
-    bounds, exact = 0, 0
+    bounds, exact, wanted = 0, 0, k - int(own)
     for cell in range(first, end, step):
         _start(query, source, cell, k, own, limits, lists)
         _box_distances(query, source, cell, boxes)
-        if k <= MOST_SEEDS:
-            _seed(data, query, source, cell, boxes, k, own, limits, lists)
-        near = np.nonzero(boxes <= _largest(lists.limit))[0]
-        near = near[np.argsort(boxes[near])]
-        counts = _scan(data, query, source, cell, near, boxes, k, own, limits, lists)
-        bounds, exact = bounds + counts[0], exact + counts[1]
-        for lane in range(CELL):
-            i = query.order[cell * CELL + lane]
-            if i >= 0:
-                for place in range(k):
-                    neighbors[i, place] = lists.found[lane * k + place]
-                    distances[i, place] = max(lists.d2[lane * k + place], 0.0)
+        if 0 < wanted <= MOST_SEEDS:
+            pairs = _seed(query, source, cell, boxes, wanted, own, lists)
+            _distances(data, lists.ends, pairs, lists.values)
+            _cap(wanted, pairs, limits, lists)
+        near, position = _near(boxes, lists.limit), 0
+        while position < len(near):
+            position, pairs, count = _scan(query, source, cell, near, position, boxes, own, lists)
+            _distances(data, lists.ends, pairs, lists.values)
+            _settle(k, pairs, limits, lists)
+            bounds, exact = bounds + count, exact + pairs
+        _write(query.order, cell, k, lists, neighbors, distances)
     return bounds, exact
