@@ -40,6 +40,8 @@ def test_keeps_int32_and_is_frozen():
             "must be finite and not negative",
         ),
         ((torch.tensor([[0], [0]]), torch.ones(2, 1, dtype=torch.int32)), ArgumentError, "must be float32 or float64"),
+        ((torch.tensor([[0], [0]]), [[1.0], [1.0]]), ArgumentError, "`weights` is a list, not a tensor"),
+        ((torch.tensor([[0], [0]]).to_sparse(),), ArgumentError, "`neighbors` is torch.sparse_coo. Convert with"),
         (
             (torch.tensor([[0], [0]]), torch.ones(2, 1, device="meta")),
             DeviceError,
@@ -142,8 +144,8 @@ def test_a_graph_between_two_signals(tmp_path):
     assert g.to("meta").num_sources == 7
     with pytest.raises(ArgumentError, match="holds the index 7, but vertices are numbered 0 to 6"):
         Graph(torch.tensor([[7]]), num_sources=7)
-    for count in (0, -1, 2**31):
-        with pytest.raises(ArgumentError, match=rf"`num_sources` \(={count}\) must be positive"):
+    for count in (0, -1, 2**31, 1.5, "a"):
+        with pytest.raises(ArgumentError, match=rf"`num_sources` \(={count}\) must be a whole number from 1"):
             Graph(torch.tensor([[0]]), num_sources=count)
     save_file(
         {"neighbors": torch.tensor([[0]])}, tmp_path / "bad", metadata={"format": "glocal-graph-1", "num_sources": "x"}

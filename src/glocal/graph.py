@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -270,6 +270,9 @@ def _checked_sources(neighbors: Tensor, num_sources: int | None) -> int:
         shape = tuple(getattr(neighbors, "shape", ()))
         message = f"Graph: `neighbors` must be a tensor of shape (n, d), got {type(neighbors).__name__} {shape}. Give one row per vertex."
         raise ArgumentError(message)
+    if neighbors.layout != torch.strided:
+        message = f"Graph: `neighbors` is {neighbors.layout}. Convert with .to_dense()."
+        raise ArgumentError(message)
     if neighbors.dtype not in (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8):
         message = f"Graph: `neighbors` must hold integers, got {neighbors.dtype}. Convert with .to(torch.int32)."
         raise ArgumentError(message)
@@ -279,13 +282,16 @@ def _checked_sources(neighbors: Tensor, num_sources: int | None) -> int:
         raise ArgumentError(message)
     if num_sources is None:
         return n
-    if not 0 < int(num_sources) < 2**31:
-        message = f"Graph: `num_sources` (={num_sources}) must be positive and below 2^31. Leave it out for one signal."
+    if not isinstance(num_sources, SupportsIndex) or not 0 < int(num_sources) < 2**31:
+        message = f"Graph: `num_sources` (={num_sources}) must be a whole number from 1 to 2^31 - 1. Leave it out for one signal."
         raise ArgumentError(message)
     return int(num_sources)
 
 
 def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
+    if not isinstance(values, Tensor):
+        message = f"Graph: `{name}` is a {type(values).__name__}, not a tensor. Convert with torch.as_tensor."
+        raise ArgumentError(message)
     n, d = graph.num_vertices, graph.degree
     if values.shape != (n, d):
         message = (

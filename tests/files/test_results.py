@@ -12,7 +12,7 @@ from PIL import Image
 
 import glocal
 from glocal.cli.main import run
-from glocal.errors import ArgumentError
+from glocal.errors import ArgumentError, InputError
 from glocal.files.audio.audio_file import read_audio_recipe
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image, read_recipe
@@ -58,6 +58,25 @@ def test_the_order_of_axes_is_never_guessed(call, name):
         call(torch.zeros(3, 20, 24))
     with pytest.raises(ArgumentError, match=r"`layout` \(='NCHW'\) is unknown. Choose one of HWC, CHW"):
         call(PHOTO, layout="NCHW")
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_comes_back_as_it_was(dtype):
+    tensor = torch.from_numpy(PHOTO).to(dtype) / 255
+    result = CALLS["denoise"](tensor).image
+    assert result.dtype == dtype
+    full = CALLS["denoise"](tensor.float()).image
+    assert torch.equal(result, full.to(dtype))
+    if dtype == torch.float16:
+        assert CALLS["denoise"](tensor.numpy()).image.dtype == np.float16
+    assert glocal.denoise_speech(torch.zeros(2000, dtype=dtype), 16000).audio.dtype == dtype
+
+
+def test_an_image_that_cannot_be_used_is_named():
+    with pytest.raises(ArgumentError, match=r"recolor: `reference` \(shape \(20, 24, 3\)\) is not \(channels, h, w\)"):
+        glocal.recolor(torch.zeros(3, 9, 9), PHOTO, layout="CHW")
+    with pytest.raises(InputError, match=r"denoise: `image` has the shape \(3, 9, 9\), not \(h, w\)"):
+        glocal.denoise(np.zeros((3, 9, 9)))
 
 
 @pytest.mark.parametrize("call", [CALLS["recolor"], CALLS["denoise"]], ids=["recolor", "denoise"])

@@ -21,6 +21,8 @@ def test_a_block_diagonal_graph_gives_what_each_graph_gives():
 
 
 def test_block_diagonal_refuses_nothing():
+    with pytest.raises(ArgumentError, match="`graphs` holds a int"):
+        glocal.block_diagonal([3])
     with pytest.raises(ArgumentError, match="`graphs` is empty"):
         glocal.block_diagonal([])
 

@@ -29,6 +29,15 @@ def test_three_dimensions():
 
 
 @pytest.mark.parametrize(
+    "option", [{"shape": (4.5, 3)}, {"shape": "ab"}, {"size": 3.0}, {"dilation": 1.5}, {"dilation": (1, 1)}]
+)
+def test_refuses_what_is_not_a_whole_number(option):
+    (name,) = option
+    with pytest.raises(ArgumentError, match=rf"grid_graph: `{name}` .* must be whole numbers"):
+        glocal.grid_graph(**({"shape": (4, 3)} | option))
+
+
+@pytest.mark.parametrize(
     ("shape", "options", "text"),
     [
         ((), {}, r"grid_graph: `shape` \(=\(\)\) must be \(n,\)"),

@@ -53,6 +53,10 @@ def test_refuses(layer, x, graph, error, text):
 def test_refuses_wrong_sizes():
     with pytest.raises(ArgumentError, match=r"GraphConv: in_channels \(=0\)"):
         GraphConv(0, 1, 1)
+    with pytest.raises(ArgumentError, match=r"degree \(=2.5\) must be positive whole numbers"):
+        GraphConv(3, 3, degree=2.5)
+    with pytest.raises(ArgumentError, match="`graph` is a Tensor, not a Graph"):
+        GraphConv(3, 3, degree=9)(glocal.grid_graph((4, 4)), torch.ones(16, 3))
     with pytest.raises(ArgumentError, match=r"SharedGraphConv: degree \(=0\)"):
         SharedGraphConv(0)
     with pytest.raises(ArgumentError, match=r"graph_conv: `filters` \(shape \(9, 2, 5\)\) must be \(d=9, c=3, m\)"):

@@ -28,6 +28,9 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
     if not graphs:
         message = "block_diagonal: `graphs` is empty. Give at least one graph."
         raise ArgumentError(message)
+    if other := [type(g).__name__ for g in graphs if not isinstance(g, Graph)]:
+        message = f"block_diagonal: `graphs` holds a {other[0]}. Give a list of graphs."
+        raise ArgumentError(message)
     devices = {str(g.device) for g in graphs}
     if len(devices) > 1:
         message = f"block_diagonal: the graphs lie on {' and '.join(sorted(devices))}. Move them with .to(device)."

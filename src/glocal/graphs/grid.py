@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import index
+from typing import SupportsIndex
 
 import torch
 
+from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.lattice import BOUNDARIES as BOUNDARIES
 from glocal.lattice import Lattice
@@ -55,6 +58,16 @@ def grid_graph(
     >>> g.neighbors.tolist()
     [[1, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 2]]
     """
-    lengths = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
-    sizes = (size,) * len(lengths) if isinstance(size, int) else tuple(int(s) for s in size)
-    return Graph.from_lattice(Lattice(lengths, sizes, dilation, boundary), device)
+    lengths = _whole("shape", shape)
+    sizes = _whole("size", size)
+    sizes = sizes * len(lengths) if isinstance(size, SupportsIndex) else sizes
+    return Graph.from_lattice(Lattice(lengths, sizes, _whole("dilation", [dilation])[0], boundary), device)
+
+
+def _whole(name: str, value: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
+    """Return one or several whole numbers as a tuple."""
+    try:
+        return tuple(index(n) for n in ([value] if isinstance(value, SupportsIndex) else value))
+    except TypeError as error:
+        message = f"grid_graph: `{name}` (={value!r}) must be whole numbers. Use ints."
+        raise ArgumentError(message) from error

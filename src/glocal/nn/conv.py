@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 import torch
 from torch import Tensor, nn
 
@@ -46,10 +48,10 @@ class GraphConv(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if min(in_channels, out_channels, degree) < 1:
+        if not all(isinstance(size, SupportsIndex) and int(size) > 0 for size in (in_channels, out_channels, degree)):
             message = (
                 f"GraphConv: in_channels (={in_channels}), out_channels (={out_channels}) and degree (={degree}) "
-                "must be positive. Check the order of the arguments."
+                "must be positive whole numbers. Check the order of the arguments."
             )
             raise ArgumentError(message)
         self.in_channels, self.out_channels, self.degree = in_channels, out_channels, degree
@@ -68,7 +70,7 @@ class GraphConv(nn.Module):
         """Map x (n, c) or (batch, n, c) to (n, m) or (batch, n, m). Cost: O(n d c m)."""
         if isinstance(graph, Graph) and graph.degree != self.degree:
             raise _other_degree("GraphConv", self.degree, graph)
-        if x.shape[-1] != self.in_channels:
+        if isinstance(x, Tensor) and x.shape[-1] != self.in_channels:
             message = (
                 f"GraphConv: the layer takes {self.in_channels} channels, the signal (shape {tuple(x.shape)}) has "
                 f"{x.shape[-1]}. Check the last axis."
@@ -99,8 +101,10 @@ class SharedGraphConv(nn.Module):
         self, degree: int, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
-        if degree < 1:
-            message = f"SharedGraphConv: degree (={degree}) must be positive. Use the degree of the graph."
+        if not isinstance(degree, SupportsIndex) or int(degree) < 1:
+            message = (
+                f"SharedGraphConv: degree (={degree}) must be a positive whole number. Use the degree of the graph."
+            )
             raise ArgumentError(message)
         self.degree = degree
         self.taps = nn.Parameter(torch.empty(degree, device=device, dtype=dtype))

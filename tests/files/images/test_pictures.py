@@ -62,18 +62,18 @@ def test_alpha_follows_a_new_size():
     [
         (
             np.zeros((2, 3, 4, 3), np.uint8),
-            "picture_from: the array has shape (2, 3, 4, 3), not (h, w) or (h, w, 1 to 4). "
+            "picture_from: `value` has the shape (2, 3, 4, 3), not (h, w) or (h, w, 1 to 4). "
             "Put the channels last and leave out batch axes.",
         ),
         (
             np.zeros((2, 3, 3), np.int64),
-            "picture_from: the array has type int64. Convert it to uint8, uint16 or float in [0, 1].",
+            "picture_from: `value` has the type int64. Convert it to uint8, uint16 or float in [0, 1].",
         ),
         (
             np.full((2, 3, 3), np.nan),
-            "picture_from: 18 values are NaN or infinite. Replace them by numbers first.",
+            "picture_from: `value`: 18 values are NaN or infinite. Replace them by numbers first.",
         ),
-        ([1, 2], "picture_from: `value` is a list, not an image. Pass an array, a PIL.Image or a path."),
+        ([1, 2], "picture_from: `value` is a list, not an image. Pass an array, a tensor, a PIL.Image or a path."),
     ],
 )
 def test_messages_for_values_that_are_no_images(value, message):

@@ -148,7 +148,7 @@ def denoise_speech(
             *ears.notes(),
             *(() if options.device == "cpu" else ("speech is computed on the CPU; the GPU was not used",)),
         ),
-        audio=torch.from_numpy(out).to(samples.device) if isinstance(samples, torch.Tensor) else out,
+        audio=torch.from_numpy(out).to(samples.device, samples.dtype) if isinstance(samples, torch.Tensor) else out,
         rate=rate,
         info=info,
         sigma=float(options.sigma) if options.sigma is not None else ears.meter.sigma(),
@@ -162,12 +162,18 @@ def seconds_for(seconds: float) -> float:
     return 3 + 0.1 * seconds
 
 
+def _values(samples: torch.Tensor) -> NDArray[Any]:
+    """Return the values of a tensor; NumPy has no bfloat16."""
+    array: NDArray[Any] = (samples.float() if samples.dtype == torch.bfloat16 else samples).detach().cpu().numpy()
+    return array
+
+
 def _read(
     samples: AudioLike, rate: int | None, options: SpeechOptions
 ) -> tuple[NDArray[Any], int, AudioInfo | None, dict[str, Any]]:
     """Return the samples, their rate, the properties of their file, and the recipe."""
     if not isinstance(samples, (str, os.PathLike)):
-        array = samples.detach().cpu().numpy() if isinstance(samples, torch.Tensor) else np.asarray(samples)
+        array = _values(samples) if isinstance(samples, torch.Tensor) else np.asarray(samples)
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         recipe = speech_recipe("-", options)
         recipe["arguments"] |= {"samples_sha256": digest, "rate": rate}

@@ -51,7 +51,7 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
         message = f"{call}: `layout` (={layout!r}) is unknown. Choose one of HWC, CHW."
         raise ArgumentError(message)
     if is_tensor(value):
-        array = value.detach().cpu().numpy()  # type: ignore[union-attr]
+        array = _from_tensor(value)
         if array.ndim == 3 and layout is None and array.shape[0] in (1, 3, 4):
             message = (
                 f"{call}: `{name}` is a tensor of shape {array.shape}, whose first axis may be rows or channels. "
@@ -60,11 +60,17 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
             raise ArgumentError(message)
         value = array
     if layout == "CHW" and isinstance(value, np.ndarray) and value.ndim == 3:
+        if value.shape[0] > 4:
+            message = (
+                f"{call}: `{name}` (shape {value.shape}) is not (channels, h, w), and layout='CHW' holds for every array "
+                "of a call. Move its channels to the front."
+            )
+            raise ArgumentError(message)
         value = np.ascontiguousarray(np.moveaxis(value, 0, 2))
-    return picture_from(value)
+    return picture_from(value, what=f"{call}: `{name}`")
 
 
-def picture_from(value: object, *, max_pixels: int | None = None) -> Picture:
+def picture_from(value: object, *, max_pixels: int | None = None, what: str = "picture_from: `value`") -> Picture:
     """Make a `Picture` from whatever a person would call an image.
 
     Parameters
@@ -74,6 +80,8 @@ def picture_from(value: object, *, max_pixels: int | None = None) -> Picture:
         float; a `PIL.Image`; a path; or a `Picture`, which is returned as it is.
     max_pixels : int or None
         Limit for files, see `glocal.files.images.read.read_image`.
+    what : str
+        The function and its argument, for messages.
 
     Raises
     ------
@@ -91,9 +99,9 @@ def picture_from(value: object, *, max_pixels: int | None = None) -> Picture:
         return picture_from_pil(value)
     if not hasattr(value, "__array__"):
         raise InputError(
-            f"picture_from: `value` is a {type(value).__name__}, not an image. Pass an array, a PIL.Image or a path."
+            f"{what} is a {type(value).__name__}, not an image. Pass an array, a tensor, a PIL.Image or a path."
         )
-    return _from_array(np.asarray(value))
+    return _from_array(np.asarray(value), what)
 
 
 def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -> Any:
@@ -112,8 +120,11 @@ def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -
     if is_tensor(given):
         import torch
 
-        return torch.from_numpy(np.ascontiguousarray(array)).to(given.device)  # type: ignore[union-attr]
-    return array
+        tensor: Any = given
+        found = torch.from_numpy(np.ascontiguousarray(array))
+        half = tensor.dtype in (torch.float16, torch.bfloat16)
+        return found.to(tensor.device, tensor.dtype if half else found.dtype)
+    return array.astype(np.float16) if getattr(given, "dtype", None) == np.float16 else array
 
 
 def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: Layout | None = None) -> Array:
@@ -139,20 +150,25 @@ def is_tensor(value: object) -> bool:
     return torch is not None and isinstance(value, torch.Tensor)
 
 
-def _from_array(array: Array) -> Picture:
+def _from_tensor(tensor: Any) -> Array:
+    """The values of a tensor; NumPy has no bfloat16, so half precision becomes float32."""
+    half = tensor.is_floating_point() and tensor.element_size() < 4
+    array: Array = (tensor.float() if half else tensor).detach().cpu().numpy()
+    return array
+
+
+def _from_array(array: Array, what: str) -> Picture:
     """Check a bare array and wrap it."""
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in (1, 2, 3, 4)) or 0 in array.shape:
         raise InputError(
-            f"picture_from: the array has shape {array.shape}, not (h, w) or (h, w, 1 to 4). "
+            f"{what} has the shape {array.shape}, not (h, w) or (h, w, 1 to 4). "
             "Put the channels last and leave out batch axes."
         )
     if array.dtype == np.float16 or array.dtype == bool:
         array = array.astype(np.float32)
     if array.dtype not in (np.uint8, np.uint16, np.float32, np.float64):
-        raise InputError(
-            f"picture_from: the array has type {array.dtype}. Convert it to uint8, uint16 or float in [0, 1]."
-        )
+        raise InputError(f"{what} has the type {array.dtype}. Convert it to uint8, uint16 or float in [0, 1].")
     if array.dtype.kind == "f":
-        check_finite(array, "picture_from")
+        check_finite(array, what)
     pixels, alpha = split_alpha(array)
     return Picture(pixels=pixels, alpha=alpha)
