@@ -1,15 +1,17 @@
 """`glocal.stylize` as people call it."""
 
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import glocal
+from glocal import samples
 from glocal.apps.style import solve as core
 from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
-from glocal.apps.style.options import style_options
+from glocal.apps.style.options import PRESETS, Preset, StyleOptions, style_options
 from glocal.apps.style.solve import Checkpoint
 from glocal.errors import ArgumentError, InputError
 
@@ -196,6 +198,8 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
         ({"preset": "magic"}, r"`preset` \(='magic'\) is unknown. Choose one of .*paper"),
         ({"size": 4}, r"`size` \(=4\) must be a whole number from 8 to 65536"),
         ({"strength": 1.5}, r"`strength` \(=1.5\) must be a number from 0 to 1"),
+        ({"structure": 1.5}, r"`structure` \(=1.5\) must be a number from 0 to 1. Leave it out for the preset's"),
+        ({"structure": "much"}, r"`structure` \(='much'\) must be a number from 0 to 1"),
         ({"networks": "all"}, r"`networks` \(='all'\) is unknown. Choose one of both, local, nonlocal"),
         ({"keep_color": "yes"}, r"`keep_color` \(='yes'\) is unknown"),
         ({"tv": float("nan")}, r"`tv` \(=nan\) must be a number"),
@@ -207,6 +211,44 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
 def test_wrong_options_are_named(pictures, changes, message):
     with pytest.raises(ArgumentError, match=message):
         glocal.stylize(*pictures, **changes)
+
+
+def test_presets_differ():
+    assert tuple(PRESETS) == get_args(Preset)
+    plain = {repr(replace(options, preset="", size=512)) for options in PRESETS.values()}
+    assert len(plain) == len(PRESETS)
+
+
+def test_presets_give_different_pictures(pictures):
+    images = {run(*pictures, preset=preset).image.tobytes() for preset in ("painterly", "brush", "bold", "paper")}
+    assert len(images) == 4
+
+
+def test_structure_moves_its_parts_together():
+    def parts(options):
+        return options.whiten, options.anchor, options.anchor_edges
+
+    assert parts(style_options("brush", {})) == parts(style_options("painterly", {"structure": 0})) == (0, 0, 0)
+    assert style_options("painterly", {"structure": 0.5}) == style_options("painterly", {})
+    assert parts(style_options("bold", {"structure": 1})) == (0.6, 0.6, 0.3)
+    assert parts(style_options("bold", {"structure": 1, "anchor": 0.2})) == (0.6, 0.2, 0.3)
+    assert parts(StyleOptions.given({"structure": 1}, style_options("brush", {}))) == (0.6, 0.6, 0.3)
+
+
+def test_more_structure_keeps_more_of_the_photo():
+    photo = np.asarray(Image.open(samples.path("temple.jpg")).convert("RGB").resize((48, 36)))
+    painting = Image.open(samples.path("van_gogh_auvers.jpg")).convert("RGB").resize((48, 40))
+
+    def gradients(image):
+        light = image.astype(np.float64).mean(2)
+        return np.concatenate([np.diff(light, axis=axis).ravel() for axis in (0, 1)])
+
+    found = []
+    for structure in (0, 0.25, 0.5, 1):
+        image = run(photo, painting, preset="brush", size="keep", iterations=60, structure=structure).image
+        found.append(np.corrcoef(gradients(image), gradients(photo))[0, 1])
+    assert found == sorted(found)
+    assert found[-1] > found[0] + 0.2
 
 
 def test_unknown_option_names():

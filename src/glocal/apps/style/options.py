@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from glocal.errors import ArgumentError
 from glocal.options import DEVICE, Options, option
 
+Preset = Literal["painterly", "brush", "bold", "paper"]
 _REMEDY = "Leave it out for the preset's."
 
 
@@ -34,8 +35,9 @@ class StyleOptions(Options):
 
     preset: str = option(
         "",
-        "painterly: strong strokes, light stays light. paper: exactly the method of 2017.",
-        choices=("painterly", "paper"),
+        "painterly: true to the photo, light stays light. brush: the painting's strokes and shapes. "
+        "bold: large areas of paint. paper: exactly the method of 2017.",
+        choices=get_args(Preset),
     )
     size: int | str = option(
         512,
@@ -60,6 +62,13 @@ class StyleOptions(Options):
         "off", "luma: only strokes; the photo keeps its colours. match: the painting gets the photo's palette first."
     )
     strength: float = option(1.0, "0 is the photo, 1 the full effect.", min=0, max=1, remedy=_REMEDY)
+    structure: float = option(
+        0.0,
+        "From 0, the painting's shapes, to 1, the photo's structure. Default: 0 (painterly: 0.5).",
+        min=0,
+        max=1,
+        remedy=_REMEDY,
+    )
     anchor: float = option(
         0.0, "How strongly light stays light and dark stays dark; the paper uses 0.", min=0, max=1e6, remedy=_REMEDY
     )
@@ -125,8 +134,9 @@ class StyleOptions(Options):
     def given(cls, values: Mapping[str, Any], base: StyleOptions | None = None) -> StyleOptions:
         """Return a preset, or `base`, with these changes. A change that is None keeps the value."""
         changes = {name: value for name, value in values.items() if value is not None}
-        preset = changes.pop("preset", DEFAULT_PRESET)
-        return style_options(preset, changes) if base is None else replace(base, **changes)
+        if base is not None:
+            return replace(base, **_with_parts(changes))
+        return style_options(changes.pop("preset", DEFAULT_PRESET), changes)
 
     @classmethod
     def public(cls) -> list[tuple[Any, Any, Any]]:
@@ -134,7 +144,7 @@ class StyleOptions(Options):
         shown: list[tuple[Any, Any, Any]] = []
         for one, hint, default in super().public():
             if one.name == "preset":
-                shown.append((one, Literal["painterly", "paper"], DEFAULT_PRESET))
+                shown.append((one, Preset, DEFAULT_PRESET))
             elif one.name == "device":
                 shown.append((one, hint, default))
             else:
@@ -142,6 +152,31 @@ class StyleOptions(Options):
         return shown
 
 
+def structure_parts(structure: float) -> dict[str, Any]:
+    """Return the options that hold the photo's structure: the anchors and the whitening grow in proportion.
+
+    >>> structure_parts(0.5)["anchor"], structure_parts(0)["whiten"]
+    (0.3, 0.0)
+    """
+    return {
+        "whiten": 0.6 * structure,
+        "anchor": 0.6 * structure,
+        "anchor_edges": 0.3 * structure,
+        "anchor_reach": 6,
+        "anchor_color": 0.3,
+    }
+
+
+def _with_parts(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the changes with the options that `structure` stands for; those that are given themselves win."""
+    structure = changes.get("structure")
+    if structure is None:
+        return dict(changes)
+    StyleOptions(structure=structure)  # refuses a number that is out of range
+    return structure_parts(structure) | dict(changes)
+
+
+_SIZES: dict[str, Any] = {"maps": 64, "filters": ((3, 1), (7, 1)), "scattered": (15, 37), "colors": "centred"}
 PRESETS: dict[str, StyleOptions] = {
     "painterly": StyleOptions(
         preset="painterly",
@@ -149,16 +184,12 @@ PRESETS: dict[str, StyleOptions] = {
         iterations=120,
         ease=0.8,
         tv=0.001,
-        maps=64,
-        filters=((3, 1), (7, 1)),
-        scattered=(15, 37),
-        colors="centred",
-        whiten=0.3,
-        anchor=0.3,
-        anchor_reach=6,
-        anchor_color=0.3,
-        anchor_edges=0.15,
+        structure=0.5,
+        **_SIZES,
+        **structure_parts(0.5),
     ),
+    "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, **_SIZES),
+    "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, colors="centred"),
     "paper": StyleOptions(preset="paper", size=256),
 }
 DEFAULT_PRESET = "painterly"
@@ -178,4 +209,5 @@ def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
     if unknown:
         message = f"stylize: there is no option {unknown[0]!r}. Choose from {', '.join(sorted(known))}."
         raise ArgumentError(message)
-    return replace(PRESETS[preset], **{name: value for name, value in changes.items() if value is not None})
+    given = {name: value for name, value in changes.items() if value is not None}
+    return replace(PRESETS[preset], **_with_parts(given))
