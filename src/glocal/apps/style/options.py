@@ -117,10 +117,10 @@ class StyleOptions(Options):
     coarsest: int = _tuned(32, "Longer side of the first level; each level doubles it.", min=8, max=65536)
     ease: float = _tuned(1.0, "Each level has this fraction of the iterations of the level before.", min=0.01, max=1)
     anchor_reach: int = _tuned(
-        1, "The anchor compares averages over this many steps on the photo's graph.", min=1, max=100
+        6, "The anchor compares averages over this many steps on the photo's graph.", min=1, max=100
     )
     anchor_color: float = _tuned(
-        0.0, "Strength of the anchor for a and b, as a fraction of its strength for the luminance.", min=0, max=100
+        0.3, "Strength of the anchor for a and b, as a fraction of its strength for the luminance.", min=0, max=100
     )
     anchor_edges: float = _tuned(
         0.0,
@@ -158,13 +158,7 @@ def structure_parts(structure: float) -> dict[str, Any]:
     >>> structure_parts(0.5)["anchor"], structure_parts(0)["whiten"]
     (0.3, 0.0)
     """
-    return {
-        "whiten": 0.6 * structure,
-        "anchor": 0.6 * structure,
-        "anchor_edges": 0.3 * structure,
-        "anchor_reach": 6,
-        "anchor_color": 0.3,
-    }
+    return {"whiten": 0.6 * structure, "anchor": 0.6 * structure, "anchor_edges": 0.3 * structure}
 
 
 def _with_parts(changes: Mapping[str, Any]) -> dict[str, Any]:
