@@ -7,7 +7,7 @@ Deviations from the paper
 - `gamma_1` and `gamma_2` are computed once, at the first iteration of the whole run (32 x 32 pixels), and kept at all
   levels. The Gram matrices are sums over the pixels, so that style weighs 64 times more at 256 x 256 pixels than at the
   first level. The text allows this reading, and it shows what the paper describes: structure and strokes. When
-  `gamma_1` and `gamma_2` are computed again at each level, the total variation is 30 to 100 times too strong.
+  `gamma_1` and `gamma_2` are computed again at each level, the total variation is too strong and leaves flat blocks.
 - The Gram matrix of the painting is scaled to the number of pixels of the photo, so that the two may differ in size and
   shape.
 - The random initial image has the mean and deviation of the painting's colours; the paper does not say which it used.
