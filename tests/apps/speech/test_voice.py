@@ -12,7 +12,14 @@ from glocal.apps.speech.mixing import Mixer, Recordings
 from glocal.apps.speech.models import VoiceDenoiser, load_voice, network_in, save_trained
 from glocal.apps.speech.options import SpeechOptions
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
-from glocal.apps.speech.voice_training import VoicePlan, load_recordings, pack_recordings, train_voice, voice_loss
+from glocal.apps.speech.voice_training import (
+    VoicePlan,
+    level,
+    load_recordings,
+    pack_recordings,
+    train_voice,
+    voice_loss,
+)
 from glocal.errors import ArgumentError, InputError
 
 TINY = VoiceShape(stem=4, channels=6, dilations=(1, 2), frame_maps=2, hidden=8, head=3, level_reach=5)
@@ -137,3 +144,21 @@ def test_recordings_come_from_folders(tmp_path, data):
     pack_recordings(found, tmp_path / "packed.npz")
     again = load_recordings(tmp_path / "packed.npz")
     assert all(np.array_equal(a, b) for k in found for a, b in zip(found[k], again[k], strict=True))
+
+
+def test_clean_speech_keeps_its_level(sentence):
+    out = glocal.denoise_speech(sentence, 16000).audio
+    assert abs(20 * np.log10(float(out @ sentence) / float(sentence @ sentence))) < 0.1
+
+
+def test_levelling_changes_the_gain_and_nothing_else():
+    torch.manual_seed(0)
+    net = VoiceNet(TINY).eval().requires_grad_(False)
+    x = torch.randn(3, 6000)
+    net.mask.filters.mul_(0.7)
+    net.mask.bias.mul_(0.7)
+    before = net(x)
+    gain = level(net, x)
+    assert 0.5 < gain < 0.9
+    torch.testing.assert_close(net(x) * gain, before, rtol=1e-4, atol=1e-5)
+    assert level(net, x) == pytest.approx(1, abs=1e-5)

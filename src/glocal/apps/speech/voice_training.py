@@ -25,6 +25,7 @@ from glocal.apps.speech.mixing import RATE, Mixer, Recordings, rms
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.errors import InputError
 
+_LEAST_GAIN = 0.25
 _WINDOWS = (256, 512, 1024)
 _POWER = 0.3
 _PARTS = ("speech", "noise", "speech_val", "noise_val")
@@ -170,6 +171,21 @@ def validate(net: VoiceNet, clean: Tensor, noisy: Tensor) -> tuple[float, float]
     return float(scores[:real].mean()), float(scores[real:].mean())
 
 
+@torch.no_grad()
+def level(net: VoiceNet, clean: Tensor) -> float:
+    """Scale the last layer so that clean speech (b, n) keeps its level, and return the gain that the network had.
+
+    The SI-SDR in the loss does not see the level, so a training ends with a gain of its own. All factors of the mask are linear in
+    the last layer; dividing it by the gain changes nothing else. A network without a sensible gain is left alone.
+    """
+    rows = [(net(x), x) for x in clean.split(16)]
+    gain = float(sum((y * x).sum() for y, x in rows) / sum(x.square().sum() for _, x in rows))
+    if gain > _LEAST_GAIN:
+        for parameter in net.mask.parameters():
+            parameter.div_(gain)
+    return gain
+
+
 def train_voice(
     data: dict[str, list[NDArray[np.int16]]],
     folder: Path,
@@ -211,6 +227,7 @@ def train_voice(
             if report is not None:
                 report(line)
     run.save(checkpoint)
+    level(run.mean, clean)  # after saving: a training goes on from the weights that it had
     return run.mean.eval().requires_grad_(False)
 
 
