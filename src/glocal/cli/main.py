@@ -45,8 +45,8 @@ COMMANDS: Table = {
     "eval": (EVAL, "Measure the denoising networks on test data."),
     "reproduce": ("glocal.cli.commands.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),
     "replay": ("glocal.cli.commands.replay:replay", "Run again what made a file and compare the results."),
-    "bench": (BENCHMARKS, "Measure speed and memory beside the peers."),
-    "doctor": ("glocal.cli.commands.doctor:doctor", "Check this installation and say what to mend."),
+    "bench": (BENCHMARKS, "Measure speed and memory compared with peers."),
+    "doctor": ("glocal.cli.commands.doctor:doctor", "Check this installation and say what to fix."),
 }
 
 _HELP = """Signals on graphs: stylise, recolour and denoise photos, denoise speech.

@@ -139,20 +139,21 @@ def test_starts(pictures):
 
 def test_the_callback_sees_progress_and_can_stop(pictures):
     seen = []
-    result = run(*pictures, size=64, iterations=10, callback=lambda p: seen.append(p) or p.level == 0)
+    result = run(*pictures, size=64, iterations=10, progress=lambda p: seen.append(p) or p.level == 0)
     assert result.stopped
     assert seen[0].levels == 2
     assert seen[0].image.shape == (23, 32, 3)
     assert result.image.shape == (46, 64, 3)
     assert len(result.losses) == 1
     full = []
-    assert not run(*pictures, size=64, iterations=3, callback=lambda p: full.append(p.level) and None).stopped
+    with pytest.warns(DeprecationWarning, match="`callback` is now `progress`"):
+        assert not run(*pictures, size=64, iterations=3, callback=lambda p: full.append(p.level) and None).stopped
     assert full[-1] == 1
 
 
 def test_a_run_goes_on_from_its_checkpoint(pictures):
     seen = []
-    run(*pictures, size=64, iterations=6, callback=lambda p: seen.append(p) or p.iteration == 6)
+    run(*pictures, size=64, iterations=6, progress=lambda p: seen.append(p) or p.iteration == 6)
     point = Checkpoint(seen[-1].level + 1, 0, seen[-1].image)
     rest = run(*pictures, size=64, iterations=6, checkpoint=point)
     whole = run(*pictures, size=64, iterations=6)
@@ -176,7 +177,7 @@ def test_a_run_that_was_interrupted_gives_the_same_bytes(pictures, tmp_path, mon
 
     options = style_options(preset, {"size": 48, "iterations": 15, "coarsest": 12, "ease": 1.0})
     whole = glocal.stylize(*pictures, options=options)
-    assert glocal.stylize(*pictures, options=options, callback=stop).stopped
+    assert glocal.stylize(*pictures, options=options, progress=stop).stopped
     recipe = {"options": {}, "arguments": {}, "inputs": []}
     save_checkpoint(tmp_path / "a.checkpoint", points[0], recipe)
     point = load_checkpoint(tmp_path / "a.checkpoint", recipe)

@@ -51,9 +51,9 @@ def test_what_is_broken_is_named_with_its_remedy(capsys, monkeypatch, tmp_path):
     shown = capsys.readouterr().out
     assert "tiny             sha256" in shown
     assert "DAMAGED" in shown
-    assert "mend: model tiny: load model" in shown
-    assert "mend: images: png files come back changed; run `" in shown
-    assert "mend: threads: install glocal again" in shown
+    assert "fix: model tiny: load model" in shown
+    assert "fix: images: png files come back changed; run `" in shown
+    assert "fix: threads: install glocal again" in shown
 
 
 @pytest.mark.parametrize("name", [*self_test.CHECKS])

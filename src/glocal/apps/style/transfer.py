@@ -17,6 +17,7 @@ Deviations from the paper
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -127,6 +128,8 @@ def stylize(
     (11, 16, 3)
     """
     began = time.perf_counter()
+    if callback is not None:
+        warnings.warn("stylize: `callback` is now `progress`.", DeprecationWarning, stacklevel=3)
     sources = StyleSources.read(photo, painting, mask, regions, init, layout)
     parts = check_weights(weights, len(sources.paintings))
     sizes = [p.size for p in sources.paintings]

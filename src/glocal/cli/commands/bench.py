@@ -1,4 +1,4 @@
-"""`glocal bench graph`, `conv`, `style` and `cuda`: speed and memory beside the peers, in one run."""
+"""`glocal bench graph`, `conv`, `style` and `cuda`: speed and memory compared with peers, in one run."""
 
 from __future__ import annotations
 

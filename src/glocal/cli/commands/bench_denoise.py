@@ -1,4 +1,4 @@
-"""`glocal bench denoise`: quality and time of denoising beside the peers."""
+"""`glocal bench denoise`: quality and time of denoising compared with peers."""
 
 from __future__ import annotations
 

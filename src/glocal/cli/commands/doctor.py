@@ -1,4 +1,4 @@
-"""`glocal doctor`: what is installed, what will be used and why, and one line for each thing to mend."""
+"""`glocal doctor`: what is installed, what will be used and why, and one line for each thing to fix."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from glocal.jobs.processes import usable_cores
 
 @dataclass(frozen=True)
 class Section:
-    """What was found about one subject: rows of (name, text), and what to mend."""
+    """What was found about one subject: rows of (name, text), and what to fix."""
 
     title: str
     rows: list[tuple[str, str]]
@@ -40,7 +40,7 @@ def doctor(run: RunOptions) -> None:
     for section in sections:
         lines.append(section.title)
         lines += [f"  {name:<16} {text}" for name, text in section.rows]
-    lines += ["", *(f"mend: {remedy}" for remedy in remedies)] if remedies else ["", "nothing to mend"]
+    lines += ["", *(f"fix: {remedy}" for remedy in remedies)] if remedies else ["", "nothing to fix"]
     report.result(data | {"remedies": remedies}, "\n".join(lines))
     if remedies:
         raise typer.Exit(1)
@@ -177,6 +177,6 @@ def _self_test() -> Section:
     from glocal.cli.shell.self_test import run_checks
 
     results = list(run_checks())
-    mend = f"run `{sys.executable} -m pip install --force-reinstall glocal`"
-    remedies = [f"{one.name}: {one.problem}; {mend}" for one in results if one.problem]
+    fix = f"run `{sys.executable} -m pip install --force-reinstall glocal`"
+    remedies = [f"{one.name}: {one.problem}; {fix}" for one in results if one.problem]
     return Section("self-test", [(one.name, str(one)) for one in results], remedies)
