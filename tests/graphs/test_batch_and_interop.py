@@ -20,6 +20,13 @@ def test_a_block_diagonal_graph_gives_what_each_graph_gives():
     torch.testing.assert_close(together[2], narrow + layer.bias)  # completed with weight 0
 
 
+def test_smaller_degrees_are_completed_with_self_edges_of_weight_0():
+    narrow, wide = glocal.Graph(torch.tensor([[1], [0]])), glocal.Graph(torch.tensor([[0, 0]]))
+    together = glocal.block_diagonal([wide, narrow])
+    assert together.neighbors.tolist() == [[0, 0], [2, 1], [1, 2]]
+    assert together.weights.tolist() == [[1, 1], [1, 0], [1, 0]]
+
+
 def test_block_diagonal_refuses_nothing():
     with pytest.raises(ArgumentError, match="`graphs` holds a int"):
         glocal.block_diagonal([3])

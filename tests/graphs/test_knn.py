@@ -54,6 +54,8 @@ def test_approximate_finds_k_even_in_small_cells():
 
 
 def test_refuses():
+    with pytest.raises(ArgumentError, match=r"knn_graph: `k` \(=2.0\) must be a whole number"):
+        glocal.knn_graph(torch.rand(4, 2), k=2.0)
     with pytest.raises(
         ArgumentError, match=r"knn_graph: `k` \(=5\) must be between 1 and the number of vertices \(=4\)"
     ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -84,7 +84,10 @@ def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:
     if x.device != source.device:
         message = f"knn_graph: `features` lies on {x.device}, `source` on {source.device}. Move both with .to(device)."
         raise DeviceError(message)
-    if k < 1 or k > len(source):
+    if not isinstance(k, SupportsIndex):
+        message = f"knn_graph: `k` (={k}) must be a whole number. Use an int."
+        raise ArgumentError(message)
+    if int(k) < 1 or int(k) > len(source):
         message = (
             f"knn_graph: `k` (={k}) must be between 1 and the number of vertices (={len(source)}). "
             "Use more rows or a smaller k."
