@@ -1,4 +1,4 @@
-"""Draws the stored ratios beside their aims: `python benchmarks/chart.py docs/pictures/bench.png`."""
+"""Draw the stored ratios compared with their targets: `python benchmarks/chart.py docs/pictures/bench.png`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main() -> None:
-    """Read graph.json, conv.json and style.json, and draw every row that has an aim."""
+    """Read graph.json, conv.json and style.json, and draw every row that has a target."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,11 +1,11 @@
-"""Colour transfer side by side: graph and transport against Reinhard and the linear Monge-Kantorovitch map.
+"""Compare colour transfer by graph and transport with Reinhard and the linear Monge-Kantorovitch map.
 
     python benchmarks/color.py --data FOLDER_OF_PAIRS      measure, write benchmarks/results/color.json and the docs
     python benchmarks/color.py --docs-only                 write the tables again from the results
 
-The pairs named in `PAIRS` come from `--data` (photos whose rights are not ours to pass on) and from glocal/samples, which
-gives the pictures of docs/color.md as well. Every picture is scaled to `WIDTH` pixels across. All methods share the same
-gamut compression, and all measures are taken before rounding to 8 bits.
+The pairs in `PAIRS` come from `--data` (photos that we may not redistribute) and from glocal/samples. The pictures of
+docs/color.md use only the samples. Every picture is scaled to a width of `WIDTH` pixels. All methods use the same gamut
+compression. All measures are computed before rounding to 8 bits.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SHOWN = ("meadow", "temple", "mountains")  # of the samples, as pictures
 
 @dataclass(frozen=True)
 class Pair:
-    """A photo and a reference as sRGB (h, w, 3)."""
+    """Return a photo and a reference as sRGB (h, w, 3)."""
 
     name: str
     photo: Tensor
@@ -74,14 +74,14 @@ class Pair:
 
 
 def load(path: Path) -> Tensor:
-    """A picture of WIDTH pixels across, in [0, 1]."""
+    """Return a picture of width WIDTH, in [0, 1]."""
     image = Image.open(path).convert("RGB")
     image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.Resampling.LANCZOS)
     return torch.from_numpy(np.asarray(image).astype(np.float32) / 255)
 
 
 def pairs(data: Path, samples: Path, only: str) -> Iterable[Pair]:
-    """The pairs whose name contains `only`, one after the other."""
+    """Iterate over the pairs whose name contains `only`."""
     for folder, names in ((data, PAIRS["data"]), (samples, PAIRS["samples"])):
         for photo, reference in names:
             name = f"{Path(photo).stem} -> {Path(reference).stem}"
@@ -90,7 +90,7 @@ def pairs(data: Path, samples: Path, only: str) -> Iterable[Pair]:
 
 
 def affine(rule: Callable[[Tensor, Tensor], Tensor], pair: Pair) -> Tensor:
-    """A baseline on the chrominances, with the luminance kept and the gamut compressed as in our own methods."""
+    """Apply a baseline to the chrominances; keep the luminance and compress the gamut as our own methods do."""
     lab = lab_from_rgb(pair.photo)
     ab = rule(lab[..., 1:].reshape(-1, 2), lab_from_rgb(pair.reference)[..., 1:].reshape(-1, 2))
     after = torch.cat([lab[..., :1], ab.reshape(*lab.shape[:2], 2)], -1)
@@ -98,7 +98,7 @@ def affine(rule: Callable[[Tensor, Tensor], Tensor], pair: Pair) -> Tensor:
 
 
 def results_of(pair: Pair) -> tuple[dict[str, Tensor], dict[str, ColorMap]]:
-    """The pictures of every method by name, and the two fitted maps."""
+    """Return the picture of every method by name, and the two fitted maps."""
     maps, out = {}, {}
     for method in ("graph", "transport"):
         maps[method] = fit(pair.photo, [(pair.reference, None)], ColorOptions(method=method)).map
@@ -113,7 +113,7 @@ def results_of(pair: Pair) -> tuple[dict[str, Tensor], dict[str, ColorMap]]:
 
 
 def affine_fit(ab: Tensor, palette: Tensor, new: Tensor, *, width: float, ridge: float = 0.1) -> Tensor:
-    """The displacement by a local affine fit: `v~ + S_vp (S_pp + ridge h^2 I)^-1 (x - p~)`, weights as in the mean."""
+    """Compute the displacement by a local affine fit: `v~ + S_vp (S_pp + ridge h^2 I)^-1 (x - p~)`, weights as in the mean."""
     w, v = mapping.kernel_weights(ab, palette, width=width), new - palette
     mean_p, mean_v = w @ palette, w @ v
     outer, cross = ((q.unsqueeze(2) * palette.unsqueeze(1)).flatten(1) for q in (palette, v))
@@ -124,7 +124,7 @@ def affine_fit(ab: Tensor, palette: Tensor, new: Tensor, *, width: float, ridge:
 
 
 def fields_of(pair: Pair, look: ColorMap) -> dict[str, Tensor]:
-    """The graph's palette on the photo by other mappings: why the default is what it is."""
+    """Apply the graph's palette to the photo with other mappings, to justify the default."""
     lab = lab_from_rgb(pair.photo)
     ab = lab[..., 1:].reshape(-1, 2).double()
     rules = {"mean": mapping.displacement, "affine": affine_fit}
@@ -140,13 +140,13 @@ def fields_of(pair: Pair, look: ColorMap) -> dict[str, Tensor]:
 
 
 def measured(pair: Pair, result: Tensor) -> dict[str, float]:
-    """The four numbers of a result."""
+    """Compute the four measures of a result."""
     found: Quality = quality(*(lab_from_rgb(x) for x in (pair.photo, result, pair.reference)))
     return {name: round(value, 4) for name, value in found.as_dict().items()}
 
 
 def measure(found: dict[str, dict], data: Path, samples: Path, only: str) -> None:
-    """Measure the pairs whose name contains `only`, into `found`; draw the pictures of the samples."""
+    """Measure the pairs whose name contains `only` and store them in `found`; draw the pictures of the samples."""
     rows, others = found["pairs"], found["mappings"]
     started = time.perf_counter()
     for pair in pairs(data, samples, only):
@@ -160,7 +160,7 @@ def measure(found: dict[str, dict], data: Path, samples: Path, only: str) -> Non
 
 
 def draw(pair: Pair, out: dict[str, Tensor], maps: dict[str, ColorMap]) -> None:
-    """A strip of all methods, and for one pair the palettes and a crop that shows banding."""
+    """Draw a strip of all methods and, for one pair, the palettes and a crop that shows banding."""
     stem = pair.name.split()[0]
     h = pair.photo.shape[0]
     reference = torch.nn.functional.interpolate(pair.reference.permute(2, 0, 1)[None], (h, WIDTH), mode="area")[0]
@@ -186,7 +186,7 @@ def draw(pair: Pair, out: dict[str, Tensor], maps: dict[str, ColorMap]) -> None:
 
 
 def to_image(rgb: Tensor) -> Image.Image:
-    """A picture of 8 bits."""
+    """Convert a picture to 8 bits."""
     return Image.fromarray((rgb.numpy() * 255).round().astype(np.uint8))
 
 
@@ -199,13 +199,13 @@ def label(sheet: Image.Image, text: str, x: int, y: int) -> None:
 
 
 def averages(rows: dict[str, dict[str, dict[str, float]]], name: str) -> str:
-    """One line of a table: the mean of each measure over the pairs."""
+    """Format one line of a table: the mean of each measure over the pairs."""
     values = [mean(row[name][field] for row in rows.values()) for field in ("distance", "torn", "flat", "distortion")]
     return f"| {name} | {values[0]:.2f} | {values[1]:.2f} | {values[2]:.1f} | {values[3]:.2f} |"
 
 
 def tables(found: dict[str, dict]) -> dict[str, str]:
-    """The generated parts of the page by the name of their marker."""
+    """Return the generated parts of the page, by the name of their marker."""
     rows, head = found["pairs"], "| distance | torn % | flat % | distortion |\n|---|---|---|---|---|"
     means = [f"| method {head}", *(averages(rows, name) for name in ("photo", *METHODS, *PAPER, *PIXELS))]
     kinds = [f"| mapping of the graph's palette {head}", *(averages(found["mappings"], name) for name in FIELDS)]

@@ -1,10 +1,10 @@
-"""PSNR of a deep denoiser on folders of test pictures: noise of 15, 25 and 50 of 255, not clipped, fixed seeds.
+"""Measure the PSNR of a deep denoiser on folders of test pictures: noise of 15, 25 and 50 of 255, not clipped, fixed seeds.
 
     python benchmarks/deep_scores.py WEIGHTS FOLDER... [--levels 25] [--like GRAY_FOLDER]
 
 WEIGHTS is an `averaged.npz` of `train_deep.py` or a `.safetensors` model. The noise of picture `i` at a level comes from the seed
-`(i, level)`, as in `glocal bench denoise`. Pictures are gray or colour as the network is. `--like` keeps the pictures of FOLDER
-whose luma equals one of GRAY_FOLDER (RMSE below 1 of 255) and takes them in its order: so BSDS500 val becomes CBSD68.
+`(i, level)`, as in `glocal bench denoise`. Pictures are read as gray or colour to match the network. `--like` keeps the pictures of FOLDER
+whose luma equals one of GRAY_FOLDER (RMSE below 1 of 255) in the order of GRAY_FOLDER. This selects CBSD68 from BSDS500 val.
 """
 
 from __future__ import annotations

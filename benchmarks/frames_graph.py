@@ -1,4 +1,4 @@
-"""What the graph of similar frames is worth: the default speech model trained with it, and with the local graph in time.
+"""Measure what the graph of similar frames adds: train the speech model `frames` with it and with the local graph in time.
 
     python benchmarks/frames_graph.py train FOLDER -o RUNS [--device cuda] [--seeds 0 1] [--steps 3000]
     python benchmarks/frames_graph.py test NAME=FOLDER [NAME=FOLDER ...] --trained RUNS
@@ -29,10 +29,10 @@ LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 
 class LineFrameNet(FrameNet):
-    """`FrameNet` whose non-local layers look at the frame itself and its nearest in time: 0, -1, 1, -2, 2, ..."""
+    """`FrameNet` whose non-local layers use the frame itself and its nearest frames in time: 0, -1, 1, -2, 2, ..."""
 
     def graph(self, above: Tensor) -> Graph:
-        """The local graph, with distances 0, so that all weights are 1; ends repeat the last frame."""
+        """Return the local graph with distances 0, so that all weights are 1; the ends repeat the last frame."""
         b, t, _ = above.shape
         k = self.shape.neighbors
         shifts = torch.tensor([(-1) ** i * ((i + 1) // 2) for i in range(k)], device=above.device)
@@ -45,7 +45,7 @@ KINDS = {"similar frames": FrameNet, "local in time": LineFrameNet}
 
 
 def train(data: SpeechData, folder: Path, *, kind: str, seed: int, steps: int, device: str) -> None:
-    """Train one network with the shares of the three step sizes that `glocal train speech` uses; write its weights."""
+    """Train one network with the three step sizes of `glocal train speech`, in the same proportions; write its parameters."""
     from safetensors.torch import save_file
 
     first, second = steps * 55 // 100, steps // 4
@@ -57,7 +57,7 @@ def train(data: SpeechData, folder: Path, *, kind: str, seed: int, steps: int, d
 
 
 def test(name: str, folder: Path, trained: Path, seeds: list[int]) -> None:
-    """SI-SDR of both kinds at every level, means over the seeds, and their difference clip by clip."""
+    """Compute the SI-SDR of both networks at every level, averaged over the seeds, and their difference for each clip."""
     from safetensors.torch import load_file
 
     clips = load_speech(folder).test

@@ -2,10 +2,10 @@
 
     python benchmarks/pack_photos.py PHOTOS OUT.npz --mebibytes 41
 
-PHOTOS holds the folders BSDS500/train, BSDS500/test, imagenet1000_256 and extra. The JPEG files are kept as they are, but
-for a lossless better coding where `mozjpeg_lossless_optimization` is installed. All of BSDS500 train and test goes in;
-the rest of the space is shared by the two others, drawn at random. BSDS500 val is never read: it holds BSD68.
-Some photos of each source are set aside for validation.
+PHOTOS contains the folders BSDS500/train, BSDS500/test, imagenet1000_256 and extra. The JPEG files are stored unchanged, or
+recompressed without loss if `mozjpeg_lossless_optimization` is installed. All of BSDS500 train and test is included. The
+other two folders share the remaining space, with photos drawn at random. BSDS500 val is never read, because it contains BSD68.
+Some photos of each source are held out for validation.
 
 The file has `data` (bytes of all files, one after the other), `ends` (where each one ends), `names`, `sources`, `parts`.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 SOURCES = {"bsds": ("BSDS500/train", "BSDS500/test"), "imagenet": ("imagenet1000_256",), "extra": ("extra",)}
 HELD_OUT = {"bsds": 24, "imagenet": 12, "extra": 12}
-SHARE = {"imagenet": 0.4, "extra": 0.6}  # of the bytes that BSDS500 leaves
+SHARE = {"imagenet": 0.4, "extra": 0.6}  # share of the bytes that remain after BSDS500
 SMALLEST = 144  # shorter side
 
 

@@ -1,4 +1,4 @@
-"""Make a model of the package from what `train_deep.py` left: float16 weights with their entry in the index.
+"""Convert the result of `train_deep.py` to a model of the package: a float16 file and its entry in the index.
 
 python benchmarks/ship_deep.py RUN image-small-gray --model small [--folder src/glocal/models]
 """
@@ -17,7 +17,7 @@ DATA = "BSDS500 train and test, 351 photos of a one-per-class sample of ImageNet
 
 
 def main() -> None:
-    """Write the weights."""
+    """Write the model file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
     parser.add_argument("name")

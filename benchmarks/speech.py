@@ -1,9 +1,9 @@
-"""Speech denoisers side by side: the paper's table, all methods at its noise level, and SI-SDR at several levels.
+"""Compare speech denoisers: the paper's table, all methods at its noise level, and SI-SDR at several levels.
 
     python benchmarks/speech.py NAME=FOLDER [NAME=FOLDER ...] --runs RUN0 RUN1 RUN2     measure and write the docs
     python benchmarks/speech.py --docs-only                                             tables and figures from results
 
-A FOLDER is read by `glocal.apps.speech.data.load_speech`; RUN folders come from `glocal train speech`, one a seed.
+A FOLDER is read by `glocal.apps.speech.data.load_speech`; RUN folders come from `glocal train speech`, one per seed.
 Results go to benchmarks/results/speech.json, tables and figures to docs/.
 """
 
@@ -36,7 +36,7 @@ LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 
 def measure(name: str, folder: Path, options: argparse.Namespace) -> None:
-    """Run the comparisons `options.parts` on one data set and enter them into the results."""
+    """Run the comparisons `options.parts` on one data set and add them to the results."""
     data = load_speech(folder)
     few = replace(data, test=data.test[:: options.every])
     found = json.loads(options.results.read_text()) if options.results.exists() else {"sets": {}}
@@ -63,9 +63,9 @@ def measure(name: str, folder: Path, options: argparse.Namespace) -> None:
 
 
 def speed(seconds: int = 60) -> float:
-    """Seconds of sound for each second of work of one core, the best of 5 runs of the default model.
+    """Measure seconds of sound per second of work on one core: the best of 5 runs of the model `frames`.
 
-    Work is counted as CPU time of one thread, which a busy machine changes little; two idle cores do better.
+    Work is the CPU time of one thread, which depends little on other jobs. Two idle cores are faster.
     """
     from glocal import denoise_speech
 
@@ -81,7 +81,7 @@ def speed(seconds: int = 60) -> float:
 
 
 def tables(found: dict[str, Any], graphs: dict[str, Any] | None = None) -> str:
-    """All tables as Markdown; a set has those that were measured on it. `graphs` are the results of frames_graph.py."""
+    """Format all tables as Markdown, for each set those that were measured. `graphs` has the results of frames_graph.py."""
     makers = {"paper": paper_table, "all": all_table, "levels": levels_table, "colours": colours_table}
     parts = [makers[part](name, entry) for name, entry in found["sets"].items() for part in makers if part in entry]
     parts += [graph_table(name, entry, graphs["steps"]) for name, entry in graphs["sets"].items()] if graphs else []
@@ -154,7 +154,7 @@ def _markdown(title: str, head: list[str], rows: list[list[str]]) -> str:
 
 
 def write_page(found: dict[str, Any]) -> None:
-    """Put the tables between the marks of docs/speech.md."""
+    """Write the tables between the marks of docs/speech.md."""
     page = PAGE.read_text(encoding="utf-8")
     start, end = "<!-- tables: made by benchmarks/speech.py -->\n", "<!-- end of tables -->"
     before, _, rest = page.partition(start)

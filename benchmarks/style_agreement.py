@@ -1,7 +1,7 @@
-"""How near float32 runs come to the losses of float64: `python benchmarks/style_agreement.py -o benchmarks/results/style_agreement.json`.
+"""Measure how close float32 runs are to the losses of float64: `python benchmarks/style_agreement.py -o benchmarks/results/style_agreement.json`.
 
-All shipped photos and four seeds at each level, 20 iterations of the paper's preset from noise. The yardstick is the
-plain version in float64 on the same graphs with the same random numbers; the plain version in float32 stands beside ours.
+For all shipped photos and four seeds at each level, run 20 iterations of the paper's preset from noise. The reference is the
+plain version in float64 on the same graphs with the same random numbers. The plain version in float32 is measured too.
 """
 
 from __future__ import annotations

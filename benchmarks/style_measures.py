@@ -1,7 +1,7 @@
-"""How much structure of a photo and how much style of a painting a picture has: numbers for `style_quality.py`.
+"""Measure the structure of the photo and the style of the painting in a picture, for `style_quality.py`.
 
-None of the judges is optimised by any variant: two families of random networks that glocal does not use, and, where its
-weights are at hand, a VGG-16 that was trained on photographs.
+No variant optimises any of the networks that judge it: two families of random networks that glocal does not use and, if its
+file is available, a VGG-16 trained on photographs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from glocal.color_space import lab_from_rgb
 
 SEED = 20_171
-VGG_POOLS = (2, 4, 7, 10)  # convolutions of VGG-16 that a pooling goes before
+VGG_POOLS = (2, 4, 7, 10)  # convolutions of VGG-16 with a pooling before them
 VGG_STYLE = (1, 3, 6, 9, 12)  # ... and those whose Gram matrices are compared: the last of each block
 VGG_CONTENT = 8  # conv4_2
 
@@ -24,7 +24,7 @@ VGG_CONTENT = 8  # conv4_2
 def measures(
     result: Tensor, photo: Tensor, painting: Tensor, vgg: list[tuple[Tensor, Tensor]] | None
 ) -> dict[str, float]:
-    """All measures of one result; images (h, w, 3) are sRGB in [0, 1] of any size, the result's and the photo's equal."""
+    """Compute all measures of one result. Images (h, w, 3) are sRGB in [0, 1]; result and photo have the same size."""
     ours, theirs, style = (lab_from_rgb(image).permute(2, 0, 1)[None] / 100 for image in (result, photo, painting))
     numbers = {
         "gradients": gradient_correlation(ours[:, :1], theirs[:, :1]),
@@ -62,7 +62,7 @@ def ssim(a: Tensor, b: Tensor) -> float:
 
 
 def style_distance(ours: list[Tensor], theirs: list[Tensor], *, centred: bool = True) -> float:
-    """Mean over layers of `|G - G'| / |G'|` for the Gram matrices of maps (1, c, h, w), their means taken off if asked."""
+    """Mean over layers of `|G - G'| / |G'|` for Gram matrices of maps (1, c, h, w), optionally with the means subtracted."""
     return float(torch.stack([_relative(a, b, centred) for a, b in zip(ours, theirs, strict=True)]).mean())
 
 
@@ -76,7 +76,7 @@ def _relative(ours: Tensor, theirs: Tensor, centred: bool) -> Tensor:
 
 
 def _whitened(image: Tensor, painting: Tensor) -> Tensor:
-    """The image in colours in which the painting has mean 0 and covariance 1, so that all colours count."""
+    """Transform the colours so that the painting has mean 0 and covariance 1; all colours then count equally."""
     flat = painting.flatten(2)[0].double()
     values, vectors = torch.linalg.eigh(torch.cov(flat) + 1e-5 * torch.eye(3).to(flat))
     change = (vectors / values.sqrt()) @ vectors.T
@@ -115,7 +115,7 @@ def load_vgg(path: Path, device: str) -> list[tuple[Tensor, Tensor]]:
 
 
 def vgg_features(image: Tensor, layers: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """What each convolution of VGG-16 sees of an sRGB image (1, 3, h, w) in [0, 1]."""
+    """Compute the output of each convolution of VGG-16 for an sRGB image (1, 3, h, w) in [0, 1]."""
     mean, spread = (image.new_tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
     seen, maps = (image - mean) / spread, []
     for number, (filters, bias) in enumerate(layers):

@@ -1,11 +1,11 @@
-"""Compares variants of style transfer on pairs of photos and paintings, in numbers and in pictures.
+"""Compare variants of style transfer on pairs of photos and paintings, with numbers and pictures.
 
     python benchmarks/style_quality.py --pictures FOLDER -o benchmarks/results/style_quality.json
         [--variants painterly,paper] [--pairs bridge/auvers] [--size 512] [--device cuda --workers 16] [--vgg VGG16.npz]
 
-FOLDER holds the pictures named in `PAIRS` as .npy (uint8, (h, w, 3)) or as files that Pillow reads. Results of
-another run in the same -o file are kept and joined, so a comparison can be made in parts. With `--sheets FOLDER`, each
-result is written there as .npy. On a GPU neighbours are searched by matrix products without the last proof of exactness.
+FOLDER contains the pictures of `PAIRS` as .npy (uint8, (h, w, 3)) or as files that Pillow reads. Earlier results in the
+same -o file are kept, so a comparison can be made in parts. `--sheets FOLDER` writes each result there as .npy. On a GPU,
+neighbours are searched with matrix products, without the final check that they are exact.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
 
 
 def near(image: Tensor, k: int, patch: int, coords: float) -> Graph:
-    """`patch_graph` for a GPU: candidates by matrix products in float32, ordered again by their own differences."""
+    """`patch_graph` for a GPU: find candidates with float32 matrix products, then sort them by their exact differences."""
     planes = pad_frames(image.float().unsqueeze(0), (1, patch, patch))[0]
     h, w = image.shape[:2]
     cells = planes.unfold(1, patch, 1).unfold(2, patch, 1).permute(1, 2, 0, 3, 4).reshape(h * w, -1)
@@ -75,7 +75,7 @@ def near(image: Tensor, k: int, patch: int, coords: float) -> Graph:
 
 @contextmanager
 def changed(variant: Variant, cache: dict[Any, Graph]) -> Iterator[None]:
-    """Let the core build this variant's terms and graphs; graphs are kept for the next variant that needs the same."""
+    """Make the core build this variant's terms and graphs; graphs are cached for the next variant that needs them."""
     problem, graph = solve._problem, solve.photo_graph
 
     def build(lab: Tensor, options: StyleOptions) -> Graph:
@@ -107,7 +107,7 @@ def changed(variant: Variant, cache: dict[Any, Graph]) -> Iterator[None]:
 
 
 def compare(pair: str, names: list[str], arguments: argparse.Namespace) -> None:
-    """Run some variants on one pair; each row is written when it is ready, and none is begun after the time is up."""
+    """Run some variants on one pair; each row is written when it is ready, and none is started after the time limit."""
     torch.set_num_threads(1 if arguments.workers > 1 else torch.get_num_threads())
     photo, painting = (read(arguments.pictures, name) for name in pair.split("/"))
     vgg = load_vgg(arguments.vgg, arguments.device) if arguments.vgg else None
@@ -135,7 +135,7 @@ def run(
     vgg: Any,
     cache: dict[Any, Graph],
 ) -> tuple[dict[str, float], np.ndarray[Any, Any]]:
-    """One variant on one pair: its numbers and its picture."""
+    """Run one variant on one pair; return its numbers and its picture."""
     changes = {"size": arguments.size, **variant.changes}
     if arguments.iterations is not None:
         changes["iterations"] = arguments.iterations
@@ -155,7 +155,7 @@ def run(
 
 
 def save(path: Path, rgb: np.ndarray[Any, Any]) -> None:
-    """Write a result as JPEG, with whatever library there is."""
+    """Write a result as JPEG with any library that is installed."""
     path = path.with_name(path.name.replace(" ", "_") + ".jpg")
     path.parent.mkdir(parents=True, exist_ok=True)
     pixels = (rgb * 255).round().astype(np.uint8)
@@ -170,7 +170,7 @@ def save(path: Path, rgb: np.ndarray[Any, Any]) -> None:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One line a variant that was run on all pairs: the mean of every number, in the order of `VARIANTS`."""
+    """One line per variant that ran on all pairs: the mean of every number, in the order of `VARIANTS`."""
     lines = []
     for name, variant in VARIANTS.items():
         mine = [row for row in rows if row["variant"] == name and row["pair"] in PAIRS]
@@ -181,7 +181,7 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def join(path: Path, size: int) -> None:
-    """Put the rows of this run, in the .jsonl beside `path`, into the results, in place of older ones of the same name."""
+    """Add the rows of this run (in the .jsonl next to `path`) to the results; they replace older rows of the same name."""
     log = path.with_suffix(".jsonl")
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     new = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
@@ -198,7 +198,7 @@ def _rounded(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Read the arguments, run, and join the rows with earlier ones."""
+    """Read the arguments, run, and merge the rows with earlier ones."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=Path, required=True)
     parser.add_argument("-o", "--output", type=Path, required=True)

@@ -1,8 +1,8 @@
-"""Puts results of `style_quality.py` on one sheet: a row for each pair, a column for each variant, beside photo and painting.
+"""Put results of `style_quality.py` on one sheet: one row per pair; photo, painting and one column per variant.
 
     python benchmarks/style_sheet.py OUT.jpg --pictures FOLDER --sheets FOLDER --variants preset [--pairs ...] [--width 300] [--across 2]
 
-`--across` sets so many pairs side by side.
+`--across` is the number of pairs side by side.
 """
 
 from __future__ import annotations

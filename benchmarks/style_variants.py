@@ -1,8 +1,8 @@
 """The variants of style transfer that `style_quality.py` compares: what each changes in a common base.
 
 The base is the preset "painterly" as it was before the comparison. Most variants are other values of `StyleOptions`.
-What the options do not offer is put in here by a hook, which may exchange the terms of a level before it is minimised, or
-by another feature image for the graph.
+Other changes use a hook, which may replace the terms of a level before it is minimised, or another feature image for the
+graph.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Hook = Callable[[Any, int, WeightedSum, Tensor], None]
 
 @dataclass(frozen=True)
 class Variant:
-    """A row of the table: what it is, which options of `BASE` it changes, and what beside them.
+    """A row of the table: its description, the options of `BASE` that it changes, and its other changes.
 
-    preset : another start than `BASE`: a preset as it is.
-    features : the image (h, w, c) that the graph compares patches of, made from Lab; None for Lab itself.
+    preset : a preset to start from instead of `BASE`.
+    features : computes from Lab the image (h, w, c) whose patches the graph compares; None for Lab itself.
     coords : weight of the coordinates in the graph's features.
     """
 
@@ -46,7 +46,7 @@ class Variant:
 
 @dataclass(frozen=True)
 class View:
-    """A local network of another kind: `side` x `side` filters, on a picture shrunk by `shrink`, or with `taps` random taps."""
+    """Another local network: `side` x `side` filters, on a picture shrunk by `shrink`, or with `taps` random taps."""
 
     side: int
     shrink: int = 1
@@ -55,7 +55,7 @@ class View:
 
 
 def views(*kinds: View) -> Hook:
-    """Add a Gram distance for each view, balanced as the others are."""
+    """Add a Gram distance for each view, balanced like the others."""
 
     def hook(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
         shape = run.shapes[level]
@@ -168,7 +168,7 @@ def edge_tv(weight: float) -> Hook:
 
 
 def edge_anchor(weight: float) -> Hook:
-    """One more anchor, of reach 1, that counts at the photo's edges: what `anchor_edges` has become."""
+    """Add a second anchor, of reach 1, at the photo's edges; the option `anchor_edges` came from it."""
 
     def hook(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
         first: Anchor = objective.terms["anchor"]  # type: ignore[assignment]
@@ -180,7 +180,7 @@ def edge_anchor(weight: float) -> Hook:
 
 
 def blur_anchor(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
-    """Tie the luminance blurred by 2 pixels instead of averages over the graph."""
+    """Compare the luminance blurred by 2 pixels instead of averages over the graph."""
     first: Anchor = objective.terms["anchor"]  # type: ignore[assignment]
     shape = run.shapes[level]
 
@@ -193,7 +193,7 @@ def blur_anchor(run: Any, level: int, objective: WeightedSum, start: Tensor) -> 
 
 
 def histogram_tone(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
-    """The anchor's luminance gets the painting's whole histogram, not only its mean and spread."""
+    """Match the anchor's luminance to the painting's whole histogram, not only its mean and spread."""
     first: Anchor = objective.terms["anchor"]  # type: ignore[assignment]
     light = run.task.paintings[0][..., 0].flatten().sort().values / 100
     ranks = first.target[:, 0].argsort().argsort().to(light) / max(1, len(first.target) - 1)
@@ -243,7 +243,7 @@ def _soft(lab: Tensor) -> Tensor:
 
 
 def both(*hooks: Hook) -> Hook:
-    """One hook after the other."""
+    """Run one hook after the other."""
 
     def hook(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
         for one in hooks:

@@ -1,7 +1,7 @@
-"""Writes the tables of benchmarks into Markdown files, between `<!-- bench:NAME -->` and `<!-- /bench -->`.
+"""Write the tables of benchmarks into Markdown files, between `<!-- bench:NAME -->` and `<!-- /bench -->`.
 
 python benchmarks/table.py README.md docs/*.md           rewrite them from benchmarks/results/NAME.json
-python benchmarks/table.py --check README.md docs/*.md   say which differ, and leave with 1 if any does
+python benchmarks/table.py --check README.md docs/*.md   list those that differ; exit code 1 if any does
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"<!-- bench:(\w+) -->\n.*?<!-- /bench -->", re.DOTALL)
 
 
 def denoising(rows: list[dict[str, Any]]) -> list[str]:
-    """One row a method, one column a set with its levels, and the time."""
+    """One row per method, one column per set with its levels, and the time."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
     levels = sorted({row["level"] for row in rows})
     heads = [f"{name} {' / '.join(map(str, levels))}" for name in sets]
@@ -35,7 +35,7 @@ def denoising(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def speech(rows: list[dict[str, Any]]) -> list[str]:
-    """One row a method, one column a set with SI-SDR, PESQ and STOI, and the real-time factor."""
+    """One row per method, one column per set with SI-SDR, PESQ and STOI, and the real-time factor."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
     lines = [f"| method | {' | '.join(sets)} | real-time factor |", "|---" * (len(sets) + 2) + "|"]
     for method in dict.fromkeys(row["method"] for row in rows):
@@ -50,7 +50,7 @@ def speech(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
-    """One row a variant, one column a measure; rows as `style_variants.py` orders them."""
+    """One row per variant, one column per measure; rows in the order of `style_variants.py`."""
     names = {
         "gradients": "gradients", "coarse": "coarse", "ssim": "SSIM", "wide": "wide", "deep": "deep",
         "vgg_style": "VGG style", "vgg_content": "VGG content",
@@ -63,7 +63,7 @@ def style_quality(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def style_agreement(rows: list[dict[str, Any]]) -> list[str]:
-    """One row a level: how many runs stay below 1e-3, the middle and the largest difference, ours and plain float32."""
+    """One row per level: the number of runs below 1e-3, the median and the largest difference, for ours and plain float32."""
     heads = ["below 1e-3", "median", "largest"]
     lines = [f"| level | runs | ours: {' | '.join(heads)} | plain float32: {' | '.join(heads)} |", "|---" * 8 + "|"]
     for side in dict.fromkeys(row["side"] for row in rows):
@@ -76,7 +76,7 @@ def style_agreement(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def table(kept: dict[str, Any]) -> str:
-    """Lay one benchmark's document out as Markdown, wins and losses alike."""
+    """Format the results of one benchmark as Markdown, wins and losses alike."""
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
     if kept["benchmark"] == "style_agreement":
@@ -103,7 +103,7 @@ def _machine(machine: dict[str, Any]) -> list[str]:
 
 
 def amount(value: float, unit: str) -> str:
-    """Write a measured value with three digits, seconds below one as milliseconds."""
+    """Format a measured value with three digits, seconds below one as milliseconds."""
     if unit == "s" and value < 1:
         value, unit = value * 1000, "ms"
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
@@ -139,7 +139,7 @@ def headlines(results: Path) -> str:
 
 
 def filled(text: str, results: Path = RESULTS) -> str:
-    """Return the text with every block written anew; a block without a result says so."""
+    """Return the text with every block rewritten; a block without a result says so."""
 
     def block(match: re.Match[str]) -> str:
         if match[1] == "headlines":

@@ -1,9 +1,10 @@
-"""Train a deep denoiser on packed photos for a given time, and go on from where an earlier run stopped.
+"""Train a deep denoiser on packed photos for a given time, or continue an earlier run.
 
     python benchmarks/train_deep.py photos.npz OUT --shape small --channels 1 --seconds 330 --fall 0.35
 
-The plan follows from the time: the speed is measured on the first 400 steps. `--resume FOLDER` goes on from a trunk (OUT/trunk of
-an earlier run). OUT receives `trunk/` (the state before the step size falls), `averaged.npz` (the result) and `log.json`.
+The number of steps follows from the time: the speed is measured on the first 400 steps. `--resume FOLDER` continues from a trunk
+(OUT/trunk of an earlier run). The files in OUT are `trunk/` (the state before the step size falls), `averaged.npz` (the result)
+and `log.json`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pictures of docs/denoise.md from the shipped samples: a noisy colour photo and what each model makes of it.
+"""Make the pictures of docs/denoise.md from the shipped samples: a noisy colour photo and the result of each model.
 
 python examples/denoise_pictures.py -o docs/pictures
 """

@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     figures, _ = style.figure_1(job)
     return Section("figure-1", "Figure 1: style transfer", figures)
 

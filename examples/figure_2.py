@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     figures, _ = style.figure_2(job)
     return Section("figure-2", "Figure 2: the non-local network only", figures)
 

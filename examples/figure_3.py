@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     return Section("figure-3", "Figure 3: colour transfer", [color.figure_3(color.transfers(job), job)])
 
 

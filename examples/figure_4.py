@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     return Section("figure-4", "Figure 4: palettes", [color.figure_4(color.transfers(job), job)])
 
 

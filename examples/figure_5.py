@@ -13,7 +13,7 @@ from glocal.paper.results import figure_5
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     images = denoise.trained(job.part(0, 0.5)).run
     _, sounds = speech.trained(job.part(0.5, 1))
     left = figure_5(images, part="images", name="fig5-images", measure="PSNR", wide=False)

@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     figure, _ = denoise.figure_6(denoise.trained(job), job)
     return Section("figure-6", "Figure 6: an example", [figure])
 

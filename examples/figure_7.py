@@ -12,7 +12,7 @@ from glocal.paper.job import Job
 
 
 def make(job: Job) -> Section:
-    """One section with the figure alone."""
+    """Build one section with only this figure."""
     return Section("figure-7", "Figure 7: feature maps", [denoise.figure_7(denoise.trained(job), job)])
 
 

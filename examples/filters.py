@@ -1,4 +1,4 @@
-"""Draw section 2's point: polynomial filters on a lattice are isotropic, graph convolutions are any filter."""
+"""Draw the point of section 2: polynomial filters on a lattice are isotropic, graph convolutions can be any filter."""
 
 import argparse
 from pathlib import Path
@@ -11,7 +11,7 @@ from glocal.nn import functional, spectral
 
 
 def responses(side: int = 15) -> dict[str, torch.Tensor]:
-    """Answers to an impulse in the middle of a `side x side` lattice without borders."""
+    """Compute the responses to an impulse in the middle of a `side x side` lattice without borders."""
     n = side * side
     impulse = torch.zeros(n, 1)
     impulse[n // 2] = 1

@@ -1,8 +1,8 @@
-"""Draws the gallery of the README: the four tasks on samples that ship with glocal, before and after.
+"""Draw the gallery of the README: the four tasks on the samples of glocal, before and after.
 
 python examples/gallery.py docs/pictures/gallery.jpg [--size 448]
 
-The noise is added here, with a fixed seed: to the photo sigma 25 of 255, to the sentence white noise at 5 dB.
+The script adds the noise with a fixed seed: sigma 25 of 255 to the photo, and white noise at 5 dB to the sentence.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def tiles(size: int) -> list[tuple[str, list[Any]]]:
 
 
 def sheet(rows: list[tuple[str, list[Any]]], width: int) -> Image.Image:
-    """Put the rows below each other, each `width` wide, with its title above."""
+    """Stack the rows, each `width` wide, with their titles above them."""
     drawn = []
     for title, pictures in rows:
         height = min(len(p) for p in pictures)

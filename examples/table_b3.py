@@ -13,7 +13,7 @@ from glocal.paper.results import table_b3
 
 
 def make(job: Job) -> Section:
-    """One section with the tables alone."""
+    """Build one section with only these tables."""
     images = denoise.trained(job.part(0, 0.5)).run
     _, sounds = speech.trained(job.part(0.5, 1))
     tables = [table_b3(images, title="Images: PSNR on the test set", published=denoise.PUBLISHED)]
