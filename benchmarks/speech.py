@@ -63,7 +63,7 @@ def measure(name: str, folder: Path, options: argparse.Namespace) -> None:
 
 
 def speed(seconds: int = 60) -> float:
-    """Measure seconds of sound per second of work on one core: the best of 5 runs of the model `frames`.
+    """Measure seconds of sound per second of work on one core: the best of 5 runs of the default model.
 
     Work is the CPU time of one thread, which depends little on other jobs. Two idle cores are faster.
     """
