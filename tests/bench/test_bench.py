@@ -63,8 +63,13 @@ def test_a_missing_peer_is_listed_as_missing(monkeypatch):
 
 def test_graph_agrees_with_its_peers():
     lab, gray, speech = signals()
-    for row in graph.run(100 * lab, gray, speech, 90 * lab, QUICK)[:-1]:
-        assert row.theirs is not None
+    rows = graph.run(100 * lab, gray, speech, 90 * lab, QUICK)[:-1]
+    assert any(row.peer != graph.FLAT for row in rows)
+    for row in rows:
+        if row.peer == graph.FLAT and importlib.util.find_spec("faiss") is None:  # no part of what tests install
+            assert row.theirs is None
+            assert row.note == "not installed: pip install faiss-cpu"
+            continue
         assert float(row.note.removeprefix("distances differ by ")) < (1e-5 if row.peer != graph.FLAT else 1e-2)
 
 

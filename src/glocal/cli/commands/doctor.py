@@ -29,7 +29,7 @@ class Section:
 def doctor(run: RunOptions) -> None:
     """Check this installation: versions, devices, threads, kernels, codecs, models, and a short test of everything.
 
-    Leaves with 0 if nothing has to be mended, else with 1; optional things that are missing are told, but cost nothing.
+    The exit code is 0 if nothing has to be fixed, else 1. Optional parts that are missing are listed, but do not count.
     """
     report = Report(run)
     looks = (_versions, _devices, _threads, _kernels, _codecs, _models, _self_test)
