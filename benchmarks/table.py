@@ -122,7 +122,10 @@ def headlines(results: Path) -> str:
         ]
 
     tree, flat = ratios("graph", "style graph", "scipy cKDTree"), ratios("graph", "", "FAISS IndexFlatL2")
-    grid, index = ratios("conv", "256x256 grid", "torch conv2d"), ratios("conv", "GraphConv 3->50, n=65536", "torch indexing")
+    grid, index = (
+        ratios("conv", "256x256 grid", "torch conv2d"),
+        ratios("conv", "GraphConv 3->50, n=65536", "torch indexing"),
+    )
     if not (tree and flat and grid and index):
         return _UNMEASURED
     whole = next(row for row in rows["style"] if row["work"].startswith("style transfer"))
