@@ -111,10 +111,11 @@ def amount(value: float, unit: str) -> str:
 
 def headlines(results: Path) -> str:
     """Three lines for the README: search, layer and whole style transfer, from the stored runs."""
-    rows = {
-        name: json.loads((results / f"{name}.json").read_text(encoding="utf-8"))["rows"]
+    kept = {
+        name: json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
         for name in ("graph", "conv", "style", "cuda")
     }
+    rows = {name: document["rows"] for name, document in kept.items()}
 
     def ratios(name: str, work: str, peer: str) -> list[float]:
         return [
@@ -133,10 +134,11 @@ def headlines(results: Path) -> str:
     lines = [
         f"**Exact neighbours**: {tree[0]:.0f} times as fast as SciPy's cKDTree, "
         f"{min(flat):.0f} to {max(flat):.0f} times as fast as FAISS flat.",
-        f"**The layer**: on a grid {min(grid):.1f} to {max(grid):.1f} times as fast as `conv2d`; "
+        f"**The layer**, forward and backward on two cores: on a grid {min(grid):.1f} to {max(grid):.1f} times as fast as `conv2d`; "
         f"on other graphs {min(index):.1f} to {max(index):.1f} times as fast as torch indexing.",
         f"**Style transfer** at 256 x 256, 300 iterations a level: {amount(whole['ours'], 's')} on two cores, "
-        f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['ours'], 's')} on an H200.",
+        f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['ours'], 's')} on an H200 "
+        f"(runs of {kept['style']['machine']['date']} and {kept['cuda']['machine']['date']}).",
     ]
     return "\n".join(f"- {line}" for line in lines)
 
