@@ -3,7 +3,7 @@
     python benchmarks/train_deep.py photos.npz OUT --shape small --channels 1 --seconds 330 --fall 0.35
 
 The number of steps follows from the time: the speed is measured on the first 400 steps. `--resume FOLDER` continues from a trunk
-(OUT/trunk of an earlier run). The files in OUT are `trunk/` (the state before the step size falls), `averaged.npz` (the result)
+(OUT/trunk of an earlier run). The files in OUT are `trunk/` (the state before the step size falls), `averaged.npz` (the result, float16)
 and `log.json`.
 """
 
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--more", type=Path, nargs="*", default=[], help="further packed photos, for training only")
     parser.add_argument("--shape", default="small", choices=SHAPES)
     parser.add_argument("--channels", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=330, help="for the steps, not for reading and validating")
@@ -42,7 +43,8 @@ def main() -> None:
     packed, channels = PackedPhotos.load(options.photos), options.channels
     pictures = [
         (source, reduced(picture, scale))
-        for source, picture in packed.pictures("train", channels)
+        for photos in (packed, *map(PackedPhotos.load, options.more))
+        for source, picture in photos.pictures("train", channels)
         for scale in SCALES[channels][source]
     ]
     plan = Plan(steps=10**9, decay=1)
@@ -88,8 +90,8 @@ def main() -> None:
     print("trunk", training.done, scores["trunk"], flush=True)
     training.run(steps, told=told)
     scores["end"] = training.validate(checks)
-    np.savez(options.out / "averaged.npz", **{name: t.numpy() for name, t in training.averaged().items()})
-    log = {"history": training.history, "validation": scores, "losses": losses, "photos": len(packed.files)}
+    np.savez(options.out / "averaged.npz", **{name: t.half().numpy() for name, t in training.averaged().items()})
+    log = {"history": training.history, "validation": scores, "losses": losses, "photos": len(pictures)}
     (options.out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
     print("end", training.done, scores["end"], f"{time.perf_counter() - started:.1f} s in all", flush=True)
 
