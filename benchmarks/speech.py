@@ -165,7 +165,7 @@ def write_page(found: dict[str, Any]) -> None:
 
 
 def draw_curves() -> None:
-    """Validation SNR of both networks during training, three seeds."""
+    """Draw the validation SNR of both networks during training, three seeds."""
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(6, 3.4), layout="constrained")

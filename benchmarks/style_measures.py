@@ -109,7 +109,7 @@ def deep_features(image: Tensor, painting: Tensor) -> list[Tensor]:
 
 
 def load_vgg(path: Path, device: str) -> list[tuple[Tensor, Tensor]]:
-    """The 13 convolutions of VGG-16 from an .npz with `w0`, `b0`, ... `w12`, `b12`, filters as (out, in, 3, 3)."""
+    """Read the 13 convolutions of VGG-16 from an .npz with `w0`, `b0`, ... `w12`, `b12`, filters as (out, in, 3, 3)."""
     with np.load(path) as held:
         return [tuple(torch.from_numpy(held[f"{k}{i}"]).float().to(device) for k in "wb") for i in range(13)]  # type: ignore[misc]
 

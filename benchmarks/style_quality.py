@@ -41,7 +41,7 @@ PAIRS = (
 
 
 def read(folder: Path, name: str) -> np.ndarray[Any, Any]:
-    """A picture by its name without suffix, uint8 (h, w, 3)."""
+    """Read a picture by its name without suffix, uint8 (h, w, 3)."""
     if (folder / f"{name}.npy").exists():
         found: np.ndarray[Any, Any] = np.load(folder / f"{name}.npy")
         return found

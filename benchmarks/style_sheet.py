@@ -17,7 +17,7 @@ GAP, LINE = 6, 14
 
 
 def tile(image: Image.Image, width: int, height: int, text: str) -> Image.Image:
-    """An image in a box, with a line of text above."""
+    """Place an image in a box, with a line of text above."""
     scaled = image.convert("RGB")
     factor = min(width / scaled.width, height / scaled.height)
     scaled = scaled.resize((round(scaled.width * factor), round(scaled.height * factor)), Image.Resampling.LANCZOS)

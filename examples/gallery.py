@@ -21,7 +21,7 @@ _GAP, _LABEL = 8, 22
 
 
 def tiles(size: int) -> list[tuple[str, list[Any]]]:
-    """The rows of the sheet: a title, then pictures (h, w, 3) uint8 of equal height."""
+    """Return the rows of the sheet: a title, then pictures (h, w, 3) uint8 of equal height."""
     bridge, painting = _photo("bridge.jpg", size), _photo("van_gogh_auvers.jpg", size)
     temple, sunset = _photo("temple.jpg", size), _photo("sunset.jpg", size)
     citrus = _photo("citrus.jpg", size)

@@ -212,7 +212,7 @@ class Graph:
         return not implied and self.weights is not None
 
     def _named_tensors(self) -> list[tuple[str, Tensor]]:
-        """The tensors that do not follow from the lattice."""
+        """Return the tensors that do not follow from the lattice."""
         names = [] if self.lattice is not None else ["neighbors"]
         names += ["weights"] if self._has_own_weights() else []
         names += ["distances"] if self.distances is not None else []

@@ -137,7 +137,7 @@ class Lattice:
 
 
 def _broadcast(k: int, axis: int, n: int, s: int) -> list[int]:
-    """The shape in which the table (n, s) of one axis broadcasts with those of the others: (copies, n..., s...)."""
+    """Return the shape (copies, n..., s...) in which the table (n, s) of one axis broadcasts with the others."""
     shape = [1] * (2 * k + 1)
     shape[1 + axis], shape[1 + k + axis] = n, s
     return shape

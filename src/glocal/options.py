@@ -36,7 +36,7 @@ Returned = TypeVar("Returned")
 
 
 def option(default: Any, help: str, **settings: Any) -> Any:
-    """A field of an options dataclass.
+    """Define a field of an options dataclass.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ class Options:
 
     @classmethod
     def given(cls, values: Mapping[str, Any], base: Self | None = None) -> Self:
-        """The options with these values; the rest comes from `base`, or is the default."""
+        """Return the options with these values; the others come from `base` or are the defaults."""
         return cls(**values) if base is None else dataclasses.replace(base, **values)
 
     @classmethod
     def public(cls) -> list[tuple[dataclasses.Field[Any], Any, Any]]:
-        """The fields that are keywords, each with its type and the default that a user sees."""
+        """Return the fields that are keywords, each with its type and the default that a user sees."""
         hints = _hints(cls)  # type: ignore[arg-type]
         return [
             (field, hints[field.name], field.default)
@@ -95,7 +95,7 @@ def _hints(cls: Any) -> dict[str, Any]:
 
 
 def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) -> Any:
-    """The value in the type of its field.
+    """Convert the value to the type of its field.
 
     Raises
     ------
@@ -128,7 +128,7 @@ def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) ->
 
 
 def _converted(kind: Any, value: Any) -> Any:
-    """The value as an object of this type, or None if it is not one."""
+    """Convert the value to this type, or return None if that is impossible."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return (
@@ -172,7 +172,7 @@ def _within(meta: Mapping[str, Any], value: Any) -> bool:
 
 
 def _must(kinds: tuple[Any, ...], meta: Mapping[str, Any]) -> str:
-    """What a value has to be, in words."""
+    """Describe in words what a value must be."""
     if bool in kinds:
         return "be True or False"
     if int in kinds or float in kinds:
@@ -185,7 +185,7 @@ def _must(kinds: tuple[Any, ...], meta: Mapping[str, Any]) -> str:
 
 
 def limits(meta: Mapping[str, Any]) -> str:
-    """The limits of a number, in words: " from 0 to 1", or an empty text.
+    """Describe the limits of a number in words: " from 0 to 1", or an empty text.
 
     >>> limits({"min": 0, "max": 1}), limits({"min": 3}), limits({"above": 0})
     (' from 0 to 1', ' of at least 3', ' above 0')
@@ -260,7 +260,7 @@ def takes_options(
 
 
 def describe(options: type[Options]) -> str:
-    """The fields of the options as the part of a docstring that lists parameters."""
+    """Return the fields of the options as the parameter list of a docstring."""
     lines = []
     for field, hint, default in options.public():
         shown = "the preset's" if default is None and field.default is not None else repr(default)
@@ -271,7 +271,7 @@ def describe(options: type[Options]) -> str:
 
 
 def _type_name(hint: Any) -> str:
-    """A type as docstrings write it.
+    """Write a type as in docstrings.
 
     >>> _type_name(int | None), _type_name(typing.Literal["a", "b"])
     ('int or None', '"a" or "b"')

@@ -121,7 +121,7 @@ class Meter:
         return now - self._started - self.compiled - (now - self._since if self._since is not None else 0.0)
 
     def _left(self, seconds: float, fraction: float) -> float | None:
-        """The rest at a pace between the expected and the measured one; None before there is either."""
+        """Estimate the remaining time from the expected and the measured pace; None before there is either."""
         done = fraction - self.begun
         if self.expected is None:
             return None if done < 0.05 or seconds < 1 else seconds / done * (1 - fraction)
@@ -165,7 +165,7 @@ def _noticing(starts: Callable[[], None], ends: Callable[[], None]) -> Any:
 
 
 def seconds_text(seconds: float) -> str:
-    """A duration for people.
+    """Write a duration for people.
 
     >>> seconds_text(3.21), seconds_text(75), seconds_text(4000)
     ('3.2 s', '1 min 15 s', '1 h 6 min')

@@ -13,7 +13,7 @@ Layer = Callable[[Tensor, Graph], Tensor]
 
 
 def relabel(graph: Graph, order: Tensor) -> Graph:
-    """Number the vertices anew: new vertex `i` is the old vertex `order[i]`. Cost: O(n d).
+    """Renumber the vertices: new vertex `i` is the old vertex `order[i]`. Cost: O(n d).
 
     For a graph between two signals this numbers the rows of the result; those of the source stay as they are.
     """

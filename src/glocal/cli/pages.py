@@ -22,7 +22,7 @@ This page is made from the program (`python -m glocal.cli.pages docs/commands.md
 
 
 def commands_page(table: Table = COMMANDS) -> str:
-    """The page in Markdown: for each command what it does, its arguments and its flags with their defaults."""
+    """Return the page in Markdown: each command with its arguments, flags and defaults."""
     return _HEAD + "".join(_section(name, *entry) for name, entry in table.items())
 
 
@@ -62,7 +62,7 @@ def _spelling(param: Any) -> str:
 
 
 def _choices(annotation: Any) -> str:
-    """What a flag of a few fixed words takes."""
+    """Return the words that a flag accepts."""
     hint = typing.get_args(annotation)[0]
     if typing.get_origin(hint) is not typing.Literal:
         return ""

@@ -119,7 +119,7 @@ def save_weights(
 
 
 def read_index(folder: Path = MODELS) -> dict[str, dict[str, Any]]:
-    """The index of a folder of models: name to file, sum and info. Empty if there is none.
+    """Return the index of a folder of models: name to file, sum and info. Empty if there is none.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]
 
 
 def _info(data: bytes) -> dict[str, Any]:
-    """The `info` that `save_weights` put into the file itself."""
+    """Return the `info` that `save_weights` put into the file itself."""
     length = int.from_bytes(data[:8], "little")
     try:
         info = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["info"])

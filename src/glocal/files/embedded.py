@@ -27,7 +27,7 @@ class Comparison:
 
 
 def recipe_of(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The recipe embedded in an image or an audio file.
+    """Return the recipe embedded in an image or an audio file.
 
     Raises
     ------

@@ -74,7 +74,7 @@ def _input(one: str | Path | tuple[str, str]) -> dict[str, str]:
 
 
 def to_json(recipe: Mapping[str, Any]) -> str:
-    """A recipe as one line of JSON with sorted keys, so that equal recipes have equal text."""
+    """Write a recipe as one line of JSON with sorted keys, so that equal recipes have equal text."""
     return json.dumps(_plain(recipe), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
 
 
@@ -133,7 +133,7 @@ def sha256_of(path: str | Path) -> str:
 
 
 def file_state(path: str | Path) -> tuple[int, int, int] | None:
-    """What changes when somebody changes or replaces a file; None if there is none."""
+    """Return a value that changes when a file is changed or replaced; None if there is no file."""
     try:
         found = Path(path).stat()
     except OSError:
@@ -167,7 +167,7 @@ def versions() -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can hold: dataclasses become dictionaries, paths strings, tuples lists, arrays and numbers plain."""
+    """Convert a value for JSON: dataclasses to dictionaries, paths to strings, tuples and arrays to lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

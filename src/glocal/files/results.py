@@ -42,7 +42,7 @@ class Result:
     phases: dict[str, float] = field(default_factory=dict)
 
     def saved_recipe(self, **output: Any) -> dict[str, Any]:
-        """The recipe as a file holds it: with what the output was written with."""
+        """Return the recipe as it is stored in a file, with the settings of the output."""
         recipe = self.recipe | {"arguments": self.recipe["arguments"] | output}
         return recipe | {"stopped": True} if self.stopped else recipe
 
@@ -61,7 +61,7 @@ class ImageResult(Result):
 
     @abstractmethod
     def at_depth(self, depth: str) -> Picture:
-        """The result with the metadata of the input, at the depth "8", "16" or "float", or "keep" for the input's."""
+        """Return the result with the metadata of the input, at depth "8", "16", "float", or "keep" for the input's."""
 
     @cached_property
     def picture(self) -> Picture:
@@ -118,7 +118,7 @@ class ImageResult(Result):
         return f"{type(self).__name__}({w} x {h}, {self.picture.depth} bit, {self.seconds:.1f} s{_noted(self.notes)})"
 
     def _repr_png_(self) -> bytes:
-        """The picture, for notebooks."""
+        """Return the picture for notebooks."""
         import io
 
         from PIL import Image
@@ -139,7 +139,7 @@ class SrgbResult(ImageResult):
     rgb: Array = field(kw_only=True)
 
     def at_depth(self, depth: str) -> Picture:
-        """The result with the profile and metadata of the input."""
+        """Return the result with the profile and metadata of the input."""
         return from_srgb(self.original, self.rgb, depth=depth)
 
 
@@ -157,7 +157,7 @@ class AudioResult(Result):
     info: AudioInfo | None = field(default=None, kw_only=True)
 
     def samples(self) -> Array:
-        """The sound as floats (n, channels) with full scale 1."""
+        """Return the sound as floats (n, channels) with full scale 1."""
         array = self.audio.detach().cpu().numpy() if hasattr(self.audio, "detach") else np.asarray(self.audio)
         if array.dtype.kind == "i":
             array = array.astype(np.float64) / (float(np.iinfo(array.dtype).max) + 1)
@@ -205,7 +205,7 @@ class AudioResult(Result):
         return f"{type(self).__name__}({length}, {self.seconds:.1f} s{_noted(self.notes)})"
 
     def _repr_html_(self) -> str:
-        """A player with the first minute, for notebooks."""
+        """Return a player with the first minute for notebooks."""
         import base64
         import io
 
@@ -227,7 +227,7 @@ def _noted(notes: tuple[str, ...]) -> str:
 
 
 def image_inputs(pictures: Mapping[str, Picture]) -> tuple[list[tuple[str, str]], dict[str, str]]:
-    """What a recipe says about pictures: (path, SHA-256) of those that are files, and the hash of the pixels of others."""
+    """Return what a recipe stores about pictures: (path, SHA-256) of files, and the hash of the pixels of others."""
     import hashlib
 
     files = [(str(one.path), one.sha256) for one in pictures.values() if one.path is not None and one.sha256]

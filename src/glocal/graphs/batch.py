@@ -50,7 +50,7 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
 
 
 def _common_lattice(graphs: Sequence[Graph]) -> Lattice | None:
-    """The lattice of all graphs together, if they are equal grids without weights or distances of their own."""
+    """Return the lattice of all graphs together, if they are equal grids without their own weights or distances."""
     found = {None if g.convolution is None else replace(g.convolution, copies=1) for g in graphs}
     rule = found.pop()
     if rule is None or found or any(g.distances is not None for g in graphs):

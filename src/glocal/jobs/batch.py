@@ -40,7 +40,7 @@ class Outcome:
     exit_code: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """What `--json` and failed.json show."""
+        """Return what `--json` and failed.json show."""
         out: dict[str, Any] = {"input": str(self.task.source), "output": str(self.task.target), "state": self.state}
         if self.state == "failed":
             return out | {"error": self.message, "exit_code": self.exit_code}
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def failure(task: Task, error: BaseException) -> Outcome:
-    """The outcome of a task that ended with an error."""
+    """Return the outcome of a task that ended with an error."""
     return Outcome(task, "failed", message=describe(error), exit_code=exit_code_of(error))
 
 
@@ -64,12 +64,12 @@ def job_work(task: Task, tell: Callback, *, job: Job, overwrite: bool, say: Call
 
 
 def job_cost(task: Task, *, job: Job) -> Cost:
-    """What a job will take for one source, from the headers of its files."""
+    """Estimate the cost of a job for one source from the headers of its files."""
     return job.cost(job.header(Inputs(task.source, job.others)))
 
 
 def announce(name: str, needs: Cost) -> str:
-    """What is said before a long job."""
+    """Return the line that is shown before a long job."""
     takes = "on the GPU"
     if needs.seconds is not None:
         takes = f"about {bytes_text(needs.memory)} and {seconds_text(needs.seconds)}"

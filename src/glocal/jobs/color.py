@@ -49,7 +49,7 @@ class ColorJob(Job):
 
     @classmethod
     def split(cls, inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], tuple[str, ...]]:
-        """The first name is the photo and the others are references, unless --map or --reference replaces them."""
+        """Take the first name as the photo and the others as references, unless --map or --reference replaces them."""
         if files.map is not None and files.reference:
             raise ArgumentError("color: --map and --reference contradict each other. Give one of them.")
         if files.map is not None or files.reference:
@@ -126,7 +126,7 @@ class ColorJob(Job):
         return told
 
     def _draw(self, result: Recolored, inputs: Inputs) -> None:
-        """The palettes of both methods, whichever made the picture."""
+        """Draw the palettes of both methods, whichever made the picture."""
         from glocal.apps.color.draw import palette_sheet
         from glocal.files.images.picture import Picture
         from glocal.files.images.write import write_image

@@ -21,7 +21,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """The exit code for an error: see the table in docs/files.md."""
+    """Return the exit code for an error: see the table in docs/files.md."""
     if isinstance(error, GlocalError):
         return error.exit_code
     if _lacks_memory(error):

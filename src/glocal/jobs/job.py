@@ -128,7 +128,7 @@ class Job(ABC):
         return Header(image_size(inputs.source), others=tuple(image_size(path) for path in self.others))
 
     def more_outputs(self) -> tuple[str, ...]:
-        """The files that are written beside the result."""
+        """Return the files that are written beside the result."""
         named = [getattr(self.files, one.name) for one in _writing(self.Files)]
         return tuple(path for value in named if value for path in ([value] if isinstance(value, str) else value))
 
@@ -152,7 +152,7 @@ class Job(ABC):
             raise ArgumentError(message)
 
     def single_outputs(self) -> tuple[str, ...]:
-        """The further outputs that can belong to one source only."""
+        """Return the further outputs that can belong to one source only."""
         return self.more_outputs()
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
 
 
 def parse_bytes(text: str) -> int:
-    """A size such as "4G", "512M" or "1.5 GiB" in bytes; K, M and G are powers of 1024.
+    """Return the bytes of a size such as "4G", "512M" or "1.5 GiB"; K, M and G are powers of 1024.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def _of_system() -> int:
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes for people.
+    """Write a number of bytes for people.
 
     Examples
     --------

@@ -94,7 +94,7 @@ def plan_tasks(
 
 
 def output_root(output: str | None) -> Path:
-    """The folder that belongs to a whole batch: the output folder, or the current one."""
+    """Return the folder of a whole batch: the output folder, or the current one."""
     if output is None:
         return Path()
     path = Path(output)
@@ -102,7 +102,7 @@ def output_root(output: str | None) -> Path:
 
 
 def _folder_of(output: str | None) -> Path | None:
-    """The folder of results, if the output names one."""
+    """Return the folder of results, if the output names one."""
     if output is None or output == "-" or output_root(output) == Path():
         return None
     return output_root(output).absolute() if "{" in Path(output).name or not Path(output).suffix else None
@@ -155,7 +155,7 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
 
 
 def _unusable(path: Path) -> GlocalError | None:
-    """What is wrong with a name that the system does not even look up, such as one that is too long."""
+    """Return the problem of a name that the system cannot look up, such as one that is too long."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -167,7 +167,7 @@ def _unusable(path: Path) -> GlocalError | None:
 
 
 def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
-    """A task, whose output is looked at now, since the work may take long. A suffix that the input has is its own affair."""
+    """Return a task. Its output name is checked now, before long work; a suffix that comes from the input is not."""
     suffix = target.suffix.lower()
     problem = one.problem
     if problem is None and str(target) == "-" and PIPED not in suffixes:

@@ -45,7 +45,7 @@ class SpeechJob(Job):
     suffixes: ClassVar[Any] = tuple(SUFFIXES)
 
     def header(self, inputs: Inputs) -> Header:
-        """What the sound file is; nothing is known of the standard input."""
+        """Read the header of the sound file; nothing is known of the standard input."""
         if str(inputs.source) == "-":
             return Header()
         from glocal.files.audio.audio_file import open_audio
@@ -62,7 +62,7 @@ class SpeechJob(Job):
             check_plotting()
 
     def cost(self, header: Header) -> Cost:
-        """The memory of the libraries and of one block; time at a tenth of the recording's, and the start."""
+        """Estimate the memory of the libraries and one block, and a tenth of the recording's time plus the start."""
         info = header.sound
         if info is None:
             return Cost("standard input", memory=450 << 20, seconds=None)

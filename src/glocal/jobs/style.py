@@ -27,7 +27,7 @@ def parse_weights(text: str) -> str:
 
 
 def numbers_of(text: str) -> list[float]:
-    """The numbers of "2,1".
+    """Return the numbers of "2,1".
 
     >>> numbers_of("2,1")
     [2.0, 1.0]
@@ -76,7 +76,7 @@ class StyleJob(Job):
 
     @classmethod
     def split(cls, inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], tuple[str, ...]]:
-        """The first name is the photo and the others are paintings, unless --painting names them."""
+        """Take the first name as the photo and the others as paintings, unless --painting names them."""
         if not files.painting and len(inputs) < 2:
             raise ArgumentError("style: there is no painting. Name a photo and a painting, or use --painting.")
         photos, paintings = (list(inputs), files.painting) if files.painting else ([inputs[0]], tuple(inputs[1:]))
@@ -88,7 +88,7 @@ class StyleJob(Job):
         return photos, paintings
 
     def single_outputs(self) -> tuple[str, ...]:
-        """A comparison and a recipe belong to one photo; a preview may show one after the other."""
+        """Return the comparison and the recipe; a preview may show one photo after the other."""
         return tuple(path for path in (self.files.compare, self.files.recipe) if path)
 
     def cost(self, header: Header) -> Cost:

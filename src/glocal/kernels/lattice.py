@@ -63,6 +63,6 @@ def _padded(image: Tensor, halo: list[int], boundary: str) -> Tensor:
 
 
 def _axes(lattice: Lattice) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape and size with at least two axes: a line is an image one pixel high."""
+    """Return the shape and size with at least two axes: a line is an image one pixel high."""
     line = len(lattice.shape) == 1
     return ((1, *lattice.shape), (1, *lattice.size)) if line else (lattice.shape, lattice.size)

@@ -140,7 +140,7 @@ def _search(
 
 
 def _smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` smallest entries of each row and their places, smallest first.
+    """Return the `count` smallest entries of each row and their columns, smallest first.
 
     They lie in the `count` chunks with the smallest minima, so all but one reading of the row is spared.
     """

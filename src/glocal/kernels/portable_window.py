@@ -51,7 +51,7 @@ def tile_axis(n: int, radius: int, device: torch.device) -> tuple[Tensor, Tensor
 
 
 def _vertices(i: Tensor, rows: Tensor, columns: Tensor, h: int, w: int) -> Tensor:
-    """Number the vertices of rectangles: (tiles, area)."""
+    """Return the vertex numbers of rectangles, (tiles, area)."""
     return (((i.view(-1, 1) * h + rows).unsqueeze(2)) * w + columns.unsqueeze(1)).flatten(1)
 
 

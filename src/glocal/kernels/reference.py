@@ -125,7 +125,7 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
 def extract_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of x and weights from that of the patches, g (b, n, d, c); None where `mask` is False."""
+    """Return the gradients of x and weights, given that of the patches, g (b, n, d, c); None where `mask` is False."""
     gx = gw = None
     if mask[0]:
         q = g if weights is None else g * weights.unsqueeze(-1)
@@ -143,7 +143,7 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
 def graph_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of x, weights and filters from that of the result, g (b, n, maps); None where `mask` is False."""
+    """Return the gradients of x, weights and filters, given g (b, n, maps) of the result; None where `mask` is False."""
     patches = torch.einsum("bnm,dcm->bndc", g, filters)
     found = extract_backward(patches, x, neighbors, weights, mask)
     gf = torch.einsum("bndc,bnm->dcm", extract(x, neighbors, weights), g) if mask[2] else None
@@ -158,7 +158,7 @@ def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tens
 def shared_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of x, weights and taps from that of the result, g (b, n, c); None where `mask` is False."""
+    """Return the gradients of x, weights and taps, given g (b, n, c) of the result; None where `mask` is False."""
     found = extract_backward(torch.einsum("bnc,d->bndc", g, taps), x, neighbors, weights, mask)
     gt = torch.einsum("bndc,bnc->d", extract(x, neighbors, weights), g) if mask[2] else None
     return *found, gt
@@ -172,7 +172,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
 def lattice_conv_backward(
     g: Tensor, x: Tensor, filters: Tensor, lattice: Lattice, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of x and filters; None where `mask` is False."""
+    """Return the gradients of x and filters; None where `mask` is False."""
     return graph_conv_backward(g, x, *_edges(lattice, x), filters, (mask[0], False, mask[1]))[::2]
 
 
@@ -184,7 +184,7 @@ def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
 def lattice_shared_backward(
     g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of x and taps; None where `mask` is False."""
+    """Return the gradients of x and taps; None where `mask` is False."""
     return shared_conv_backward(g, x, *_edges(lattice, x), taps, (mask[0], False, mask[1]))[::2]
 
 
@@ -204,14 +204,14 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
 
 
 def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
-    """An empty tensor of the shape and dtype that `gram` returns its maps in."""
+    """Return an empty tensor of the shape and dtype that `gram` returns its maps in."""
     return x.new_empty(neighbors.shape[0], filters.shape[2])
 
 
 def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
-    """The gradient of x (m, c), in the dtype of the filters, from that of the Gram matrix, g (maps, maps)."""
+    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, g (maps, maps)."""
     w, h = None if weights is None else weights.to(x.dtype), filters.to(x.dtype)
     slope = torch.where(maps > 0, maps @ (g + g.T).to(maps.dtype), 0)
     gx = graph_conv_backward(slope.unsqueeze(0), x.unsqueeze(0), neighbors, w, h, (True, False, False))[0]

@@ -45,14 +45,14 @@ def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
 
 def conv(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
-    """The graph convolution beside torch indexing and PyTorch Geometric."""
+    """Measure the graph convolution, compared with torch indexing and PyTorch Geometric."""
     from glocal.bench import conv as bench
 
     _finish("conv", bench.run(_lab(output, 48 if options.quick else 256), options), output, run)
 
 
 def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
-    """The whole style transfer of the paper beside its plain-PyTorch version (which takes minutes)."""
+    """Measure the paper's style transfer, compared with a plain PyTorch version (which takes minutes)."""
     import torch
 
     from glocal.bench import style as bench

@@ -47,7 +47,7 @@ def doctor(run: RunOptions) -> None:
 
 
 def _looked(look: Callable[[], Section]) -> Section:
-    """A section, even if looking itself fails: the doctor must not die of the disease."""
+    """Return a section of the report, even if its check raises an error."""
     try:
         return look()
     except Exception as error:

@@ -136,7 +136,7 @@ def _show_plan(
     memory: int,
     report: Report,
 ) -> None:
-    """What `--dry-run` prints: for each input its size, parts, memory, time and output."""
+    """Print what `--dry-run` shows: the size, parts, memory, time and output of each input."""
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
     for task in tasks:

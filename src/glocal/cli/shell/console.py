@@ -35,12 +35,12 @@ class Report:
     options: RunOptions = RunOptions()
 
     def say(self, text: str) -> None:
-        """A message for people, on stderr."""
+        """Write a message for people to stderr."""
         if not self.options.quiet:
             sys.stderr.write(visible(text) + "\n")
 
     def result(self, data: Mapping[str, Any], text: str, *, taken: bool = False) -> None:
-        """The result, on stdout: `data` as JSON if that was asked for, else `text` (nothing if it is empty).
+        """Write the result to stdout: `data` as JSON with `--json`, otherwise `text` (nothing if it is empty).
 
         With `taken`, stdout carries a result already: JSON goes to stderr, and `text` is not needed.
         """
@@ -90,7 +90,7 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _timed(tell: Tell) -> Tell:
-    """A callback that also takes plain fractions, and then estimates the time that is left."""
+    """Return a callback that also accepts plain fractions and then estimates the remaining time."""
     meter = Meter(lambda progress: tell(progress))
 
     def timed(value: float) -> None:
@@ -104,7 +104,7 @@ def _timed(tell: Tell) -> Tell:
 
 @contextlib.contextmanager
 def _bar(title: str) -> Iterator[Tell]:
-    """A bar drawn by rich. On a narrow terminal the details give way first, then the bar."""
+    """Draw a bar with rich. On a narrow terminal the details are omitted first, then the bar."""
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -136,7 +136,7 @@ def _bar(title: str) -> Iterator[Tell]:
 
 
 def _lines(title: str, every: float = 5.0) -> Tell:
-    """A plain line on stderr: not more often than `every` seconds, but at once when compiling begins."""
+    """Write a plain line to stderr at most every `every` seconds, and at once when compiling begins."""
     last = time.monotonic()
     compiled = False
 
@@ -153,7 +153,7 @@ def _lines(title: str, every: float = 5.0) -> Tell:
 
 
 def _read(value: Any, *, short: bool = False) -> tuple[float, str]:
-    """The fraction done, and what else there is to say, from a number or from a progress record."""
+    """Return the fraction done and the details of a number or a progress record."""
     fraction = min(max(float(value), 0.0), 1.0)
     if getattr(value, "step", "") == COMPILE:
         spent = f", {seconds_text(value.seconds)} so far" if value.seconds and value.seconds >= 1 else ""

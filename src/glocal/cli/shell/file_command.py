@@ -16,7 +16,7 @@ from glocal.jobs.job import Job
 
 
 def file_command(job: type[Job]) -> Callable[..., None]:
-    """A command for `glocal.cli.shell.flags`: its flags are those of the job, of batches and of every command."""
+    """Return a command with the flags of the job, of batches and of every command (see `glocal.cli.shell.flags`)."""
 
     def command(inputs: list[str], options: Any, files: Any, output: Any, batch: BatchOptions, run: RunOptions) -> None:
         sources, others = job.split(inputs, files)

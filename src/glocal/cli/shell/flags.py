@@ -21,7 +21,7 @@ from glocal.options import Options, limits
 
 
 def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same command with every dataclass parameter spread into flags, ready for typer.
+    """Return the command with a flag for each field of its dataclass parameters, ready for typer.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, leave_out: tuple[type, ...]) -> list[str]:
-    """The flags that give a command these values: what `with_flags` would read back to them.
+    """Return the flags for these values; `with_flags` reads them back.
 
     Parameters
     ----------
@@ -104,17 +104,17 @@ def _listed(value: Any) -> Any:
 
 
 def _written(value: Any) -> str:
-    """A value as the user would write it: the parts of a tuple with commas between."""
+    """Return a value as the user would write it, the parts of a tuple separated by commas."""
     return ",".join(str(part) for part in value) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _gathered(value: Any) -> Any:
-    """Flags that may be given several times arrive as a list; options are frozen, so they hold a tuple."""
+    """Turn the list of a repeated flag into a tuple, since options are frozen."""
     return tuple(value) if isinstance(value, list) else value
 
 
 def _fields(hint: Any) -> list[tuple[dataclasses.Field[Any], Any, Any]]:
-    """The fields that are flags, each with its type and the default that a user sees."""
+    """Return the fields that are flags, each with its type and the default that a user sees."""
     if issubclass(hint, Options):
         fields = hint.public()
     else:
@@ -150,7 +150,7 @@ def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bo
 
 
 def _help(field: dataclasses.Field[Any], default: Any) -> str:
-    """The help text with the limits, where they tell something, and where the default comes from."""
+    """Return the help text with the limits, if there are any, and the source of the default."""
     text, meta = str(field.metadata["help"]), field.metadata
     if "parse" not in meta and "max" in meta and meta["max"] <= 10_000:
         text += f"{limits(meta).capitalize().replace(' from', ' From')}."

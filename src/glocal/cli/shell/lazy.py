@@ -30,7 +30,7 @@ class LazyGroup(TyperGroup):
         return list(self.table)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command, imported now; while the help text lists all of them, only its name and its line."""
+        """Import and return the command; while the help text lists all commands, only its name and its line."""
         if cmd_name not in self.table:
             return None
         home, line = self.table[cmd_name]

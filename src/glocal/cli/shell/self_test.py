@@ -64,7 +64,7 @@ def run_check(name: str, check: Callable[[], str | None]) -> Result:
 
 
 def convolution() -> str | None:
-    """A graph convolution on a grid must equal the ordinary one."""
+    """Compare a graph convolution on a grid with the ordinary one."""
     import torch
 
     from glocal.graphs.grid import grid_graph
@@ -83,7 +83,7 @@ def convolution() -> str | None:
 
 
 def neighbors() -> str | None:
-    """The nearest patches of a small image must be those that comparing all pairs finds."""
+    """Compare the nearest patches of a small image with those found by comparing all pairs."""
     import torch
 
     from glocal.graphs.patch import patch_graph
@@ -101,7 +101,7 @@ def neighbors() -> str | None:
 
 
 def images() -> str | None:
-    """A 16-bit picture must come back as it was."""
+    """Write and read a 16-bit picture and compare the pixels."""
     from glocal.files.images.picture import Picture
     from glocal.files.images.read import read_image
     from glocal.files.images.write import write_image
@@ -116,7 +116,7 @@ def images() -> str | None:
 
 
 def audio() -> str | None:
-    """A second of sound must come back as it was."""
+    """Write and read a second of sound and compare the samples."""
     from glocal.files.audio.audio_file import create_audio, open_audio
 
     samples = np.random.default_rng(0).integers(-32768, 32767, (16000, 2)) / 32768

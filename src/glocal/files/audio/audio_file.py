@@ -43,7 +43,7 @@ class AudioReader:
         self.info = info
 
     def blocks(self, frames: int) -> Iterator[Array]:
-        """The sound from where reading stands, in arrays `(n, channels)` with `n` = `frames`, less in the last.
+        """Yield the rest of the sound in arrays `(n, channels)` with `n = frames`; the last may be shorter.
 
         Raises
         ------
@@ -136,7 +136,7 @@ def _check_head(file: BinaryIO, size: int) -> tuple[str, ...]:
 
 
 def _forward_stream(source: Any) -> Any:
-    """A `SoundFile` that is only read forwards.
+    """Open a `SoundFile` that is only read forwards.
 
     Left alone, soundfile seeks to where it stands after every read. In MP3 that loses what the decoder carries over
     from one frame to the next: read in blocks, most of the sound would be missing.
@@ -151,7 +151,7 @@ def _forward_stream(source: Any) -> Any:
 
 
 def read_audio_recipe(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The recipe that `create_audio` kept in a file.
+    """Return the recipe that `create_audio` kept in a file.
 
     Raises
     ------

@@ -204,7 +204,7 @@ def create_audio(
 def _carried(
     like: AudioInfo | None, name: str
 ) -> tuple[tuple[tuple[bytes, bytes], ...], tuple[bytes, ...], tuple[str, ...]]:
-    """What of the input's surroundings a format can hold, with notes on what it cannot."""
+    """Return the metadata that a format can hold, with notes on what it cannot."""
     chunks, cover = (like.chunks, like.cover) if like else ((), ())
     notes = []
     if chunks and name not in CHUNKED:
@@ -216,7 +216,7 @@ def _carried(
 
 
 def _stored(block: Array, bits: int | None) -> Array:
-    """Samples as libsndfile stores them without touching them again: integers rounded here, to the nearest."""
+    """Return samples as libsndfile stores them unchanged: integers are rounded to the nearest here."""
     if bits is None:
         return block
     top = float(1 << (bits - 1))

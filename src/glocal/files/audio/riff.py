@@ -51,7 +51,7 @@ def check_wav(file: BinaryIO, size: int) -> tuple[str, ...]:
 
 
 def find_chunk(file: BinaryIO, wanted: bytes) -> bytes:
-    """The body of a chunk of a WAV file; empty if there is none."""
+    """Return the body of a chunk of a WAV file; empty if there is none."""
     order = _riff_order(file)
     if order is not None:
         for kind, length in _riff_chunks(file, order):

@@ -71,7 +71,7 @@ class Container:
         return _places(self.part(b"iloc"))
 
     def part(self, kind: bytes) -> bytes:
-        """The body of a box inside of `meta`; empty if there is none."""
+        """Return the body of a box inside of `meta`; empty if there is none."""
         return next((body for found, body in self.parts if found == kind), b"")
 
     def properties(self) -> Iterator[tuple[bytes, bytes]]:
@@ -89,7 +89,7 @@ class Container:
         return self.places.get(info.number, Place(0, ()))
 
     def bytes_of(self, number: int) -> bytes:
-        """The bytes of an item that lies in the file.
+        """Return the bytes of an item that is stored in the file.
 
         Raises
         ------
@@ -126,7 +126,7 @@ def colors_of(data: bytes) -> tuple[int, int] | None:
 
 
 def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: bytes | None = None) -> bytes:
-    """The same pictures, their coded bytes untouched, with other EXIF and XMP (None: without) and one more profile.
+    """Return a file with the same coded bytes, other EXIF and XMP (None removes them) and one more profile.
 
     The file is written anew, so that nothing is left of the metadata that were there.
 
@@ -199,7 +199,7 @@ def _unsigned(data: bytes) -> int:
 
 
 def _infos(body: bytes) -> Iterator[Info]:
-    """The entries of the list of items."""
+    """Return the entries of the list of items."""
     for kind, inner in boxes(body[6 if body[:1] == b"\0" else 8 :]):
         wide = {2: 2, 3: 4}.get(inner[0]) if kind == b"infe" and inner else None
         if wide is None:
@@ -250,7 +250,7 @@ class _Reader:
 
 
 def _locations(file: Container, infos: list[Info], bodies: dict[int, bytes], start: int) -> bytes:
-    """The box `iloc` for `bodies`, one behind the other from `start` on; items in `idat` stay where they are."""
+    """Return the box `iloc` for `bodies`, stored in order from `start` on; items in `idat` stay where they are."""
     elsewhere = [info for info in infos if file.place(info).method == 1]
     out = b"\1\0\0\0" + b"\x44\x00" + struct.pack(">H", len(bodies) + len(elsewhere))
     for number, body in bodies.items():
@@ -264,7 +264,7 @@ def _locations(file: Container, infos: list[Info], bodies: dict[int, bytes], sta
 
 
 def _references(file: Container, kept: set[int], described: list[int]) -> bytes:
-    """The box `iref` without the items that are gone, and with the new ones, which describe the main picture."""
+    """Return the box `iref` without the removed items and with the new ones, which describe the main picture."""
     body = file.part(b"iref") or b"\0\0\0\0"
     wide = 4 if body[0] else 2
     out = body[:4]
@@ -277,7 +277,7 @@ def _references(file: Container, kept: set[int], described: list[int]) -> bytes:
 
 
 def _associations(body: bytes) -> dict[int, tuple[int, ...]]:
-    """Indices of the properties of each item, as in `ipma`; the highest of 16 bits says that it must be understood."""
+    """Return the property indices of each item, as in `ipma`; the highest of 16 bits marks an essential property."""
     reader = _Reader(body)
     version, flags = reader.take(1), reader.take(3)
     out = {}
@@ -291,7 +291,7 @@ def _associations(body: bytes) -> dict[int, tuple[int, ...]]:
 
 
 def _with_profile(file: Container, icc: bytes) -> bytes:
-    """The box `iprp` with one more property, a colour profile of the main picture."""
+    """Return the box `iprp` with one more property, a colour profile of the main picture."""
     inner = dict(boxes(file.part(b"iprp")))
     shelf = inner.get(b"ipco", b"")
     owners = _associations(inner.get(b"ipma", b""))

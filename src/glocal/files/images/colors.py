@@ -147,7 +147,7 @@ def cmyk_to_rgb(array: Array, icc: bytes | None) -> Array:
 
 
 def _to_own(picture: Picture, rgb: Array, space: str) -> Array:
-    """The colours of `picture`'s own space for sRGB values."""
+    """Convert sRGB values to the colour space of `picture`."""
     if space == "srgb":
         return rgb[:, :, : picture.pixels.shape[2]]
     assert picture.icc is not None

@@ -40,7 +40,7 @@ _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b
 
 
 def sniff(head: bytes, path: object) -> str:
-    """The format of a file from its first 32 bytes.
+    """Return the format of a file, found from its first 32 bytes.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def sniff(head: bytes, path: object) -> str:
 
 
 def format_of_name(path: str | os.PathLike[str]) -> Format:
-    """The format that the suffix of an output name asks for.
+    """Return the format that the suffix of an output name asks for.
 
     Raises
     ------

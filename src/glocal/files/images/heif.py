@@ -44,7 +44,7 @@ def read_pixels(data: bytes, name: str) -> tuple[Array, Array | None, int]:
 
 
 def encode(picture: Picture, name: str, *, quality: int) -> bytes:
-    """A file of format `name` with the picture's metadata; a quality of 100 is without loss, and so is a gray AVIF."""
+    """Encode a file of format `name` with the picture's metadata; quality 100 and gray AVIF are lossless."""
     bits = 8 if picture.depth == "8" else picture.bits or FORMATS[name].most_bits
     array = np.ascontiguousarray(with_alpha(picture.pixels, picture.alpha))
     array = array if bits == 8 else _scaled(array, 16, bits)
@@ -68,7 +68,7 @@ def encode(picture: Picture, name: str, *, quality: int) -> bytes:
 
 
 def _heic(array: Array, bits: int, quality: int) -> bytes:
-    """A HEIC file without metadata."""
+    """Encode a HEIC file without metadata."""
     mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[array.shape[2]] + (f";{bits}" if bits > 8 else "")
     file = codec("HEIF").from_bytes(mode=mode, size=array.shape[1::-1], data=array.tobytes())
     options: dict[str, Any] = {"quality": quality, "bit_depth": bits}
@@ -80,7 +80,7 @@ def _heic(array: Array, bits: int, quality: int) -> bytes:
 
 
 def profile_of(data: bytes) -> bytes | None:
-    """The profile that a file means which names its colours by numbers instead; None for those of sRGB.
+    """Return the profile of a file that names its colours by numbers instead; None for sRGB.
 
     Raises
     ------
@@ -98,7 +98,7 @@ def _scaled(array: Array, bits: int, goal: int) -> Array:
 
 
 def codec(name: str) -> Any:
-    """The library that codes a format.
+    """Return the library that codes a format.
 
     Raises
     ------

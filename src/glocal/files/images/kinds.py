@@ -24,7 +24,7 @@ Layout: TypeAlias = Literal["HWC", "CHW"]
 
 
 def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None = None) -> Picture:
-    """A `Picture` from an image of any type.
+    """Return an image of any type as a `Picture`.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def picture_from(value: object, *, max_pixels: int | None = None, what: str = "p
 
 
 def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -> Any:
-    """A picture as the type, and where its channels allow it the shape, of the image that was given.
+    """Return a picture in the type of the given image, and in its shape where the channels allow it.
 
     >>> as_given(picture_from(np.zeros((4, 5))), np.zeros((4, 5))).shape
     (4, 5)
@@ -128,7 +128,7 @@ def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -
 
 
 def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: Layout | None = None) -> Array:
-    """A mask of any size as float32 values in [0, 1] of shape `size` (h, w): 1 where it is white.
+    """Scale a mask of any size to float32 values in [0, 1] of shape `size` (h, w); 1 is white.
 
     A mask of another size is scaled: averaged when it is larger, interpolated when it is smaller. Cost: O(h w).
 
@@ -151,7 +151,7 @@ def is_tensor(value: object) -> bool:
 
 
 def _from_tensor(tensor: Any) -> Array:
-    """The values of a tensor; NumPy has no bfloat16, so half precision becomes float32."""
+    """Return the values of a tensor as an array; NumPy has no bfloat16, so half precision becomes float32."""
     half = tensor.is_floating_point() and tensor.element_size() < 4
     array: Array = (tensor.float() if half else tensor).detach().cpu().numpy()
     return array

@@ -132,7 +132,7 @@ def to_depth(array: Array, depth: str) -> Array:
 
 
 def type_of(depth: str) -> np.dtype[Any]:
-    """The NumPy type of a depth.
+    """Return the NumPy dtype of a depth.
 
     Raises
     ------

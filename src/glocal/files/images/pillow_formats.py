@@ -24,7 +24,7 @@ _MAX_SEGMENT = 65000  # a JPEG segment, less its own header
 
 
 def open_header(data: bytes, name: str) -> Any:
-    """A Pillow image of which only the header was read: size and mode are known, nothing is decoded.
+    """Open a Pillow image and read only its header: size and mode are known, nothing is decoded.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def size_of(data: bytes, name: str) -> tuple[int, int]:
 
 
 def recipe_in(data: bytes, name: str) -> str | None:
-    """The recipe in the XMP of a file, or None."""
+    """Return the recipe in the XMP of a file, or None."""
     packet = webp.metadata(data)["xmp"] if name == "WEBP" else open_header(data, name).info.get("xmp")
     return xmp_packets.recipe_in(packet.encode() if isinstance(packet, str) else packet)
 
@@ -96,7 +96,7 @@ def _pillow_limit() -> float:
 
 
 def picture_from_pil(image: Any) -> Picture:
-    """A picture with the pixels and metadata of a `PIL.Image`."""
+    """Return a picture with the pixels and metadata of a `PIL.Image`."""
     notes: list[str] = []
     info = image.info
     around = _metadata(info)
@@ -129,7 +129,7 @@ def picture_from_pil(image: Any) -> Picture:
 
 
 def _metadata(info: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `Picture` that Pillow found around the pixels."""
+    """Return the metadata that Pillow found, as fields of `Picture`."""
     exif, xmp = info.get("exif") or None, info.get("xmp") or None
     return {
         "icc": info.get("icc_profile") or None,
@@ -140,7 +140,7 @@ def _metadata(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_pil(picture: Picture) -> Any:
-    """A `PIL.Image` with profile and EXIF in its `info`: 8 bit, and 16 bit or float where Pillow has them (gray)."""
+    """Return a `PIL.Image` with profile and EXIF in its `info`: 8 bit, or for gray also 16 bit and float."""
     from PIL import Image
 
     single = picture.gray and picture.alpha is None
@@ -159,7 +159,7 @@ def to_pil(picture: Picture) -> Any:
 
 
 def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[str, ...]]:
-    """A file of format `name` and notes on what did not fit into it; the recipe travels in `picture.xmp`."""
+    """Encode a file of format `name`, with notes on what it cannot hold; the recipe is in `picture.xmp`."""
     notes: list[str] = []
     image = to_pil(picture)
     image.info = {}
@@ -195,7 +195,7 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
 
 
 def _plugin(name: str) -> Any:
-    """The Pillow class that opens a format; makes sure that its writer is there as well."""
+    """Return the Pillow class that opens a format, after checking that its writer exists too."""
     from PIL import Image
 
     if name == "JPEG":

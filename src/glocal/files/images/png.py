@@ -95,7 +95,7 @@ def decode(data: bytes) -> Picture:
 
 
 def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
-    """A PNG file with the picture's pixels and all that belongs to them.
+    """Encode a PNG file with the picture's pixels and metadata.
 
     Level 2 of 9 takes a third of the time of 6 and gives files that are a tenth larger.
     """
@@ -126,7 +126,7 @@ def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
 
 
 def recipe_in(data: bytes) -> str | None:
-    """The recipe embedded in a PNG file, or None."""
+    """Return the recipe embedded in a PNG file, or None."""
     around = _Surroundings()
     for kind, body in chunks(data):
         if kind == b"iTXt":
@@ -200,5 +200,5 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 
 def _text_chunk(key: bytes, value: bytes) -> bytes:
-    """An iTXt chunk, not compressed, so that other tools find the text by searching."""
+    """Return an iTXt chunk, not compressed, so that other tools can find the text."""
     return _chunk(b"iTXt", key + b"\0\0\0\0\0" + value)

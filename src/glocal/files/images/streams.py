@@ -25,12 +25,12 @@ _MAX_SEGMENT = 65533
 
 
 def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:
-    """The stream of a picture that was just decoded from `data` and turned upright. Cost: one pass over the pixels."""
+    """Return the stream of a picture that was decoded from `data` and turned upright. Cost: one pass over the pixels."""
     return Stream(data, _digest(picture), picture.icc, turn)
 
 
 def reused(stream: Stream, picture: Picture, *, strip: bool) -> bytes | None:
-    """The file of a picture whose pixels are still those of its stream, with the picture's metadata.
+    """Return the file of a picture with unchanged pixels: its own stream with the picture's metadata.
 
     `strip` also removes what else lies in the file and is not needed to show it.
 
@@ -67,7 +67,7 @@ def _digest(picture: Picture) -> bytes:
 
 
 def with_comments(data: bytes, picture: Picture) -> bytes:
-    """A JPEG file with the comments and IPTC records of a picture, behind its first segments."""
+    """Return a JPEG file with the comments and IPTC records of a picture after its first segments."""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and 0xE0 <= data[at + 1] <= 0xEF:
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
@@ -85,7 +85,7 @@ def _segment(marker: int, body: bytes) -> bytes:
 
 
 def _jpeg(data: bytes, picture: Picture, *, strip: bool) -> bytes | None:
-    """A JPEG file with other EXIF, XMP, IPTC and comments; `strip` drops all that is not needed to show it."""
+    """Return a JPEG file with other EXIF, XMP, IPTC and comments; `strip` drops everything not needed to show it."""
     head, rest = b"", b""
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and data[at + 1] != 0xDA:

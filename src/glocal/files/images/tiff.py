@@ -89,7 +89,7 @@ def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
 
 
 def encode(picture: Picture) -> bytes:
-    """A TIFF file with the picture's pixels, compressed without loss, and all that belongs to them."""
+    """Encode a TIFF file with the picture's pixels, compressed without loss, and its metadata."""
     import tifffile
 
     tags = exif_tags.parse(picture.exif) if picture.exif else {}
@@ -126,7 +126,7 @@ def encode(picture: Picture) -> bytes:
 
 
 def recipe_in(data: bytes) -> str | None:
-    """The recipe in the XMP of a TIFF file, or where version 0.1 put it; None if there is none."""
+    """Return the recipe in the XMP of a TIFF file, or in the tag of version 0.1; None if there is none."""
     tags = exif_tags.parse(data)
     packet, tag = tags.get(XMP), tags.get(_OLD_RECIPE)
     found = xmp_packets.recipe_in(packet.data) if isinstance(packet, Tag) else None
@@ -149,7 +149,7 @@ def _kept(number: int, tag: Tag) -> bool:
 
 
 def _pixels(data: bytes) -> Array:
-    """The decoded first page as `(h, w, samples)`."""
+    """Return the decoded first page as `(h, w, samples)`."""
     import tifffile
 
     with tifffile.TiffFile(io.BytesIO(data)) as file:
@@ -221,7 +221,7 @@ def _pages_note(data: bytes) -> tuple[str, ...]:
 
 
 def _metadata(tags: Directory, *, drop_icc: bool = False) -> dict[str, Any]:
-    """The fields of `Picture` that lie in the tags of a TIFF file."""
+    """Return the tags of a TIFF file as fields of `Picture`."""
     icc, xmp, records = tags.get(ICC), tags.get(XMP), tags.get(IPTC)
     kept = {n: v for n, v in tags.items() if isinstance(v, dict) or _kept(n, v)}
     kept = {n: v for n, v in kept.items() if n != exif_tags.ORIENTATION} if _settled(kept) else kept

@@ -63,7 +63,7 @@ def decode(data: bytes) -> Picture:
 
 
 def metadata(data: bytes) -> dict[str, Any]:
-    """The fields of `Picture` that lie around the pixels."""
+    """Return the metadata of the file as fields of `Picture`."""
     found = dict(chunks(data))
     return {
         "icc": found.get(b"ICCP") or None,
@@ -73,7 +73,7 @@ def metadata(data: bytes) -> dict[str, Any]:
 
 
 def with_metadata(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
-    """A WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
+    """Return a WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
     found = dict(chunks(data))
     kind = b"VP8L" if b"VP8L" in found else b"VP8 "
     if kind not in found or b"ANIM" in found:

@@ -96,7 +96,7 @@ def _check_options(depth: str, quality: int, metadata: str) -> None:
 
 
 def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tuple[str, ...]]:
-    """The picture reduced to what a format can hold, with notes on what had to go."""
+    """Reduce a picture to what a format can hold, with notes on what is lost."""
     notes: list[str] = []
     wanted = picture.depth if depth == "keep" else depth
     goal = wanted if wanted in target.depths else target.depths[-1]

@@ -34,7 +34,7 @@ class Tag:
         return len(self.data) // _ITEM[self.kind]
 
     def integer(self) -> int | None:
-        """The first item as an integer, or None when the tag holds no integers."""
+        """Return the first item as an integer, or None when the tag holds no integers."""
         size = _ITEM[self.kind]
         if self.kind not in (1, 3, 4, 13, 16, 18) or len(self.data) < size:
             return None
@@ -77,14 +77,14 @@ def parse(data: bytes, *, page: int = 0) -> Directory:
 
 
 def orientation(block: bytes | None) -> int:
-    """The orientation tag (1 to 8) of an EXIF block; 1 if there is none or it makes no sense."""
+    """Return the orientation tag (1 to 8) of an EXIF block; 1 if it is missing or invalid."""
     tag = parse(block).get(ORIENTATION) if block else None
     value = tag.integer() if isinstance(tag, Tag) else None
     return value if value is not None and 1 <= value <= 8 else 1
 
 
 def settle(block: bytes, turn: int = 1) -> bytes:
-    """The EXIF block with orientation `turn` (1 for pixels that were turned upright), and without the old thumbnail.
+    """Return the EXIF block with orientation `turn` (1 for upright pixels) and without the old thumbnail.
 
     The bytes are changed in place, because writing the block anew would break the offsets that makers hide in their
     notes.
@@ -192,7 +192,7 @@ class _Reader:
             return len(self.data)
 
     def directory(self, start: int, depth: int) -> Directory:
-        """The directory at `start`; empty when it was visited before, lies too deep or outside of the data."""
+        """Read the directory at `start`; empty if it was visited before, is too deep or outside of the data."""
         count_format, entry_format = ("Q", "HHQ8s") if self.big else ("H", "HHI4s")
         count_size, entry_size = struct.calcsize("=" + count_format), struct.calcsize("=" + entry_format)
         if start in self.seen or depth > _MAX_DEPTH or start + count_size > len(self.data):

@@ -46,13 +46,13 @@ class MatrixProfile:
         return _through(pixels, self.own.decode, self.matrix, self.srgb.encode)
 
     def from_srgb(self, image: Array) -> Array:
-        """The profile's own values in [0, 1], float32, for sRGB values `(h, w, 3)`. Cost: O(h w)."""
+        """Convert sRGB values `(h, w, 3)` to the profile's own values in [0, 1], float32. Cost: O(h w)."""
         return _through(image, self.srgb.decode, np.linalg.inv(self.matrix), self.own.encode)
 
 
 @functools.lru_cache(maxsize=8)
 def matrix_profile(icc: bytes) -> MatrixProfile | None:
-    """The tables of an RGB profile, or None if it is no matrix profile."""
+    """Return the tables of an RGB profile, or None if it is not a matrix profile."""
     import imagecodecs
 
     srgb = bytes(imagecodecs.cms_profile("srgb"))
@@ -129,7 +129,7 @@ def _encoded(light: Array, table: Array) -> Array:
 
 
 def _interpolated(place: Array, table: Array) -> Array:
-    """The table at places between its entries."""
+    """Interpolate a table between its entries."""
     below = place.astype(np.int32)
     np.minimum(below, len(table) - 2, out=below)
     low = table.take(below)

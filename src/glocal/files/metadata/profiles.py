@@ -19,7 +19,7 @@ _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay s
 
 @functools.lru_cache(maxsize=8)
 def numbered_profile(primaries: int, transfer: int) -> bytes | None:
-    """The profile of colours that a file names by the numbers of ITU-T H.273; None for those of sRGB and unknown ones.
+    """Return the profile of colours named by the numbers of ITU-T H.273; None for sRGB and unknown numbers.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def numbered_profile(primaries: int, transfer: int) -> bytes | None:
 
 
 def profile_space(icc: bytes | None) -> str | None:
-    """What a colour profile describes, "rgb", "gray" or "cmyk"; None if it is missing or of no use."""
+    """Return what a colour profile describes, "rgb", "gray" or "cmyk"; None if it is missing or unusable."""
     if icc is None or len(icc) < 132 or icc[36:40] != b"acsp":
         return None
     return {b"RGB ": "rgb", b"GRAY": "gray", b"CMYK": "cmyk"}.get(icc[16:20])

@@ -16,7 +16,7 @@ _EMPTY = (
 
 
 def settle(packet: bytes, turn: int = 1) -> bytes:
-    """The packet with orientation `turn`, if it states any: 1 for a picture whose pixels were turned upright.
+    """Return the packet with orientation `turn`, if it states one; 1 is for upright pixels.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def settle(packet: bytes, turn: int = 1) -> bytes:
 
 
 def with_recipe(packet: bytes | None, recipe: str) -> bytes:
-    """The packet with `recipe` inside; one from an earlier run is replaced.
+    """Return the packet with `recipe` inside; a recipe from an earlier run is replaced.
 
     Examples
     --------
@@ -46,12 +46,12 @@ def with_recipe(packet: bytes | None, recipe: str) -> bytes:
 
 
 def recipe_in(packet: bytes | None) -> str | None:
-    """The recipe inside a packet, or None."""
+    """Return the recipe inside a packet, or None."""
     found = _RECIPE.search(packet) if packet else None
     return unescape(found.group(1).decode("utf-8", "replace")) if found else None
 
 
 def without_recipe(packet: bytes) -> bytes | None:
-    """The packet as it was before `with_recipe`; None if nothing else was in it."""
+    """Return the packet without its recipe; None if nothing else was in it."""
     rest = _BLOCK.sub(b"", packet)
     return None if rest == _EMPTY else rest

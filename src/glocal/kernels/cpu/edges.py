@@ -50,7 +50,7 @@ class _Rows:
         return self.code.at(base, self.code.builder.mul(t, self.c))
 
     def scale(self, weights: Any, step: Any, t: Any) -> Any:
-        """The weight of edge t in every lane."""
+        """Load the weight of edge t into every lane."""
         place = self.code.at(weights, self.code.builder.mul(t, step))
         return self.code.spread(self.code.load(place, self.code.number))
 

@@ -44,7 +44,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
 
 
 def lattice_conv_backward(g: Tensor, x: Tensor, filters: Tensor, lattice: Lattice, mask: Sequence[bool]) -> Gradients:
-    """The gradients of x and the filters that `mask` asks for, from that of the output, (b, n, m)."""
+    """Return the gradients of x and the filters that `mask` selects, given that of the output, (b, n, m)."""
     gx = gf = None
     if mask[0]:
         d, c, m = filters.shape
@@ -66,7 +66,7 @@ def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
 
 
 def lattice_shared_backward(g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice, mask: Sequence[bool]) -> Gradients:
-    """The gradients of x and the taps that `mask` asks for, from that of the output, (b, n, c)."""
+    """Return the gradients of x and the taps that `mask` selects, given that of the output, (b, n, c)."""
     gx = gt = None
     if mask[0]:
         c = x.shape[2]
@@ -91,7 +91,7 @@ def _convolver(x: Tensor, filters: Tensor, plans: Sequence[Plan]) -> Run:
 
 
 def _layout(plan: Plan) -> tuple[int, int, int]:
-    """What decides how the filters of a plan lie."""
+    """Return what decides the layout of the filters of a plan."""
     return max(1, plan.phases), plan.vectors, plan.chunks
 
 

@@ -102,7 +102,7 @@ def _row_distances(query: Array, source: Array, ends: Array, number: int, out: A
 
 
 def _distances(data: Any, ends: Array, number: int, out: Array) -> None:
-    """The squared distances of the definition for pairs of ends: `data` are the fields of `Patches`, or two matrices."""
+    """Compute the exact squared distances of pairs of vertices: `data` are the fields of `Patches`, or two matrices."""
     raise NotImplementedError  # compiled code alone calls it
 
 

@@ -178,7 +178,7 @@ def _try_rest(
 
 @njit(nogil=True, cache=True)
 def _limit(d2: np.float32, relative: np.float32, absolute: np.float32) -> np.float32:
-    """The largest bound that a candidate no farther than d2 can have."""
+    """Return the largest bound of a candidate that is not farther than d2."""
     return d2 * relative + np.float32(math.sqrt(d2)) * absolute + absolute * absolute + TINY
 
 

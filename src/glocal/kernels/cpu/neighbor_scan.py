@@ -81,7 +81,7 @@ def scratch(patch: tuple[int, int]) -> tuple[Array, ...]:
 
 @njit(nogil=True, cache=True, forceinline=True)
 def limit(worst: np.float32, scale: np.float32, offset: np.float32) -> np.uint16:
-    """The largest coarse distance of a pair no farther than `worst`."""
+    """Return the largest coarse distance of a pair that is not farther than `worst`."""
     root = scale * np.float32(math.sqrt(worst + TINY)) + offset
     return np.uint16(min(root * root + np.float32(2.0), np.float32(65535.0)))
 

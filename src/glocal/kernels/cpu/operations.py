@@ -35,7 +35,7 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
 def graph_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
 ) -> Gradients:
-    """The gradients of x, weights and filters that `mask` asks for. Memory: for that of x at most O(b m c)."""
+    """Return the gradients of x, weights and filters that `mask` selects. Memory: at most O(b m c) for that of x."""
     return launch.backward(x, neighbors, weights, filters, g, mask)
 
 
@@ -55,7 +55,7 @@ def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tens
 def shared_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
 ) -> Gradients:
-    """The gradients of x, weights and taps that `mask` asks for. Memory: O(n d), the reversed graph."""
+    """Return the gradients of x, weights and taps that `mask` selects. Memory: O(n d), the reversed graph."""
     gx = launch.gather_back(x, neighbors, weights, taps, g) if mask[0] else None
     gw = gt = None
     if mask[1] or mask[2]:
@@ -80,7 +80,7 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
 def extract_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
 ) -> Gradients:
-    """The gradients of x and weights that `mask` asks for."""
+    """Return the gradients of x and weights that `mask` selects."""
     gx = launch.gather_back(x, neighbors, weights, None, g) if mask[0] else None
     gw = launch.edge_products(x, neighbors, g, patches=True) if mask[1] else None
     return gx, gw
@@ -102,7 +102,7 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
 
 
 def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
-    """An empty tensor of the shape and dtype that `gram` returns its maps in."""
+    """Return an empty tensor of the shape and dtype that `gram` returns its maps in."""
     n, m = neighbors.shape[0], filters.shape[2]  # may be symbols: `grams.map_rows` takes numbers only
     rows = torch.sym_max(*(-(-m // height) * height for height in (grams.HEIGHT, grams.ACROSS)))
     return filters.new_empty(-(-n // grams.BLOCK) * rows * grams.BLOCK)
@@ -111,7 +111,7 @@ def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
 def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
-    """The gradient of x (m, c), in the dtype of the filters, from that of the Gram matrix, g (maps, maps)."""
+    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, g (maps, maps)."""
     return launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g)
 
 

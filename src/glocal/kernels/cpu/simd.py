@@ -129,7 +129,7 @@ def row_sums(typing, source, i, out, pw, vectors):  # type: ignore[no-untyped-de
 
 @intrinsic
 def pair_distance(typing, left, a, row, plane, right, b, other_row, other_plane, channels, ph, pw):  # type: ignore[no-untyped-def]
-    """The squared distance between the patches at `left[a]` and `right[b]`, of two arrays with rows of their own."""
+    """Compute the squared distance of the patches at `left[a]` and `right[b]` of arrays with different row lengths."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         c, height, width = (t.count for t in signature.args[8:])
@@ -288,7 +288,7 @@ def insert_key(typing, keys, base, size, key, groups):  # type: ignore[no-untype
 
 @intrinsic
 def float_bits(typing, x):  # type: ignore[no-untyped-def]
-    """The bits of a float32 as an integer: for x >= 0 they sort as x does."""
+    """Return the bits of a float32 as an integer; for x >= 0 they sort as x does."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.zext(builder.bitcast(args[0], I32), I64)
@@ -298,7 +298,7 @@ def float_bits(typing, x):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def bits_float(typing, bits):  # type: ignore[no-untyped-def]
-    """The float32 with these bits."""
+    """Return the float32 with these bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.bitcast(builder.trunc(args[0], I32), ir.FloatType())
@@ -308,7 +308,7 @@ def bits_float(typing, bits):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def lowest_bit(typing, mask):  # type: ignore[no-untyped-def]
-    """The position of the lowest set bit of a mask that is not zero."""
+    """Return the position of the lowest set bit of a mask that is not zero."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(1))

@@ -24,16 +24,16 @@ class Floats:
         self.builder, self.lanes, self.vector = builder, lanes, ir.VectorType(ir.FloatType(), lanes)
 
     def add(self, a: Any, b: Any) -> Any:
-        """a + b."""
+        """Compute a + b."""
         return self.builder.fadd(a, b)
 
     def square_difference(self, a: Any, b: Any) -> Any:
-        """(a - b)^2."""
+        """Compute (a - b)^2."""
         e = self.builder.fsub(a, b)
         return self.builder.fmul(e, e)
 
     def at_most(self, a: Any, b: Any) -> Any:
-        """a <= b."""
+        """Compare a <= b."""
         return self.builder.fcmp_ordered("<=", a, b)
 
 

@@ -85,7 +85,7 @@ def less_products(typing, rows, a, cells, c, dims, halves, h, out, o):  # type: 
 
 @intrinsic
 def row_gap(typing, left, a, right, b, vectors):  # type: ignore[no-untyped-def]
-    """The squared distance between `16 vectors` numbers at `left[a]` and as many at `right[b]`."""
+    """Compute the squared distance of `16 * vectors` numbers at `left[a]` and as many at `right[b]`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = Floats(builder)

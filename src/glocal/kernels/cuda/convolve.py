@@ -68,7 +68,7 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
 
 
 def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tensor) -> Tensor:
-    """The gradient of the filters of `graph_conv` from that of its result, g (b, n, m): (d, c, m)."""
+    """Return the gradient (d, c, m) of the filters of `graph_conv`, given that of its result, g (b, n, m)."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, g.shape[2]
     block_n, block_k, warps, stages = _launch("filter_slopes", x, c)
     block_m = _power(m, 16, 64)
@@ -90,7 +90,7 @@ def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tenso
 
 
 def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
-    """The gradient of the patches of `graph_conv`, before the weights: `g F'`, (b, n, d, c)."""
+    """Return the gradient of the patches of `graph_conv`, before the weights: `g F'`, (b, n, d, c)."""
     (b, n, m), (d, c, _) = g.shape, filters.shape
     if g.dtype != torch.float32 or _precision(g) == "tf32":
         return (g.flatten(0, 1) @ filters.flatten(0, 1).t()).view(b, n, d, c)
@@ -107,7 +107,7 @@ def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
 def signal_slopes(
     g: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, sources: int
 ) -> Tensor:
-    """The gradient of x of `graph_conv`, (b, sources, c). Cost: O(b n d c m) time; memory for some channels of patches."""
+    """Return the gradient (b, sources, c) of x of `graph_conv`. Cost: O(b n d c m); stores some channels of patches."""
     b, (n, d), c = g.shape[0], neighbors.shape, filters.shape[1]
     width = max(1, min(c, _PATCHES // (b * n * d)))
     pieces = [
@@ -166,12 +166,12 @@ def edge_products(x: Tensor, neighbors: Tensor, q: Tensor) -> Tensor:
 
 
 def _contiguous(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """What is passed to a kernel for a tensor that may be missing."""
+    """Return what is passed to a kernel for a tensor that may be missing."""
     return other if tensor is None else tensor.contiguous()
 
 
 def _power(size: int, least: int, most: int) -> int:
-    """The power of two from `size` on, between two bounds."""
+    """Return the next power of two from `size` on, between two bounds."""
     return max(least, min(most, 1 << max(0, size - 1).bit_length()))
 
 

@@ -39,7 +39,7 @@ __all__ = [
 def graph_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `graph_conv`. That of the weights needs memory for all patches."""
+    """Return the gradients of `graph_conv`. That of the weights needs memory for all patches."""
     sources, gx, gw = x.shape[1], None, None
     if mask[0]:
         gx = convolve.signal_slopes(g, neighbors, weights, filters, facts.reverse(neighbors, sources), sources)
@@ -51,7 +51,7 @@ def graph_conv_backward(
 def shared_conv_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `shared_conv`. Cost: O(b n d c) time, O(n d) memory."""
+    """Return the gradients of `shared_conv`. Cost: O(b n d c) time, O(n d) memory."""
     gx = gw = gt = None
     if mask[0]:
         gx = in_edge_sums(g, weights, taps, facts.reverse(neighbors, x.shape[1]), x.shape[1], len(taps))
@@ -71,7 +71,7 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
 def extract_backward(
     g: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `extract`. Cost: O(b n d c)."""
+    """Return the gradients of `extract`. Cost: O(b n d c)."""
     sources, d = x.shape[1], neighbors.shape[1]
     gx = in_edge_sums(g, weights, None, facts.reverse(neighbors, sources), sources, d) if mask[0] else None
     return gx, edge_products(x, neighbors, g) if mask[1] else None
@@ -100,14 +100,14 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
 
 
 def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
-    """An empty tensor of the shape and dtype that `gram` returns its maps in."""
+    """Return an empty tensor of the shape and dtype that `gram` returns its maps in."""
     return filters.new_empty(neighbors.shape[0], filters.shape[2])
 
 
 def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
-    """The gradient of x (s, c), in the dtype of the filters, from that of the Gram matrix, g (m, m)."""
+    """Return the gradient of x (s, c), in the dtype of the filters, given that of the Gram matrix, g (m, m)."""
     slope = torch.ops.aten.threshold_backward(maps @ (g + g.t()).to(filters), maps, 0)
     patches, sources = convolve.patch_slopes(slope.unsqueeze(0), filters), len(x)
     return in_edge_sums(patches, weights, None, facts.reverse(neighbors, sources), sources, len(filters))[0]

@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def _key(value, index):
-    """A number that sorts like (value, -index): ties go to the smaller index."""
+    """Return a number that sorts like (value, -index): of equal values, the smaller index wins."""
     bits = (value + 0.0).to(tl.int32, bitcast=True)  # + 0.0: no negative zeros
     ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # integers that sort as the floats do
     return (ordered.to(tl.int64) << 32) | (0x7FFFFFFF - index).to(tl.int64)

@@ -26,7 +26,7 @@ def _square(planes, here, there, plane, mask, C: tl.constexpr):
 
 @triton.jit
 def _column(planes, here, there, plane, width, mask, C: tl.constexpr, SIZE: tl.constexpr):
-    """The sum of `SIZE` squares below one another: blocks of 4, 2 and 1, each halves first."""
+    """Sum `SIZE` squares of a column in blocks of 4, 2 and 1; each block adds its halves first."""
     s = _square(planes, here, there, plane, mask, C)
     if SIZE >= 2:
         s = s + _square(planes, here + width, there + width, plane, mask, C)
@@ -43,7 +43,7 @@ def _column(planes, here, there, plane, width, mask, C: tl.constexpr, SIZE: tl.c
 
 @triton.jit
 def _distance(planes, here, there, plane, width, mask, C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr):
-    """The squared distance of two patches, by their first cells: columns are added like the cells of a column."""
+    """Compute the squared distance of two patches from their first cells; columns are summed like cells."""
     s = _column(planes, here, there, plane, width, mask, C, PH)
     if PW >= 2:
         s = s + _column(planes, here + 1, there + 1, plane, width, mask, C, PH)

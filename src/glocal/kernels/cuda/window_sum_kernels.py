@@ -15,7 +15,7 @@ import triton.language as tl
 
 @triton.jit
 def _total(cells, SIZE: tl.constexpr):
-    """The sum of `SIZE` cells: blocks of 4, 2 and 1, each halves first."""
+    """Sum `SIZE` cells in blocks of 4, 2 and 1; each block adds its halves first."""
     s = cells[0]
     if SIZE >= 2:
         s = s + cells[1]
