@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
-from glocal.kernels import select
+from glocal.kernels import known, select
 
 
 class WindowGraph(NamedTuple):
@@ -46,8 +46,9 @@ def window_graph(features: Tensor, *, radius: int, k: int, exclude: int | None =
     Returns
     -------
     WindowGraph
-        The graph and its similarities. Similarities are ranked in float32. Candidates whose similarities differ by less than the rounding of the sum
-        may be ranked differently by different backends. Cost: O(b h w radius^2 f) time, O(b h w k f) memory.
+        The graph and its similarities. Similarities are ranked in float32. Candidates whose similarities differ by less
+        than the rounding of the sum may be ranked differently by different backends.
+        Cost: O(b h w radius^2 f) time, O(b h w k f) memory.
 
     Raises
     ------
@@ -69,6 +70,7 @@ def window_graph(features: Tensor, *, radius: int, k: int, exclude: int | None =
     with torch.no_grad():
         found = search(batch.detach().to(torch.float32).contiguous(), k, radius, -1 if exclude is None else exclude)
     flat = batch.reshape(-1, batch.shape[3])
+    known.trust_range(found, len(flat))  # reading the values would make the host wait for the GPU
     return WindowGraph(Graph(found), select.pick("similarities", features.device)(flat, found))
 
 

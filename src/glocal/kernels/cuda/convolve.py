@@ -61,7 +61,7 @@ def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Te
     with device_of(x):
         conv_kernels.forward[(-(-b * n // block_n), -(-m // block_m))](
             x, neighbors, _contiguous(weights, x), filters, out, b * n, n, sources,
-            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=_sum_dtype(x), PRECISION=_precision(x),
+            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=sum_dtype(x), PRECISION=_precision(x),
             BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return out
@@ -83,7 +83,7 @@ def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tenso
     with device_of(x):
         conv_kernels.filter_slopes[(-(-d * c // block_k), -(-m // block_m), parts)](
             x, neighbors, _contiguous(weights, x), g, out, b * n, n, sources, span,
-            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=_sum_dtype(x), PRECISION=_precision(x),
+            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=sum_dtype(x), PRECISION=_precision(x),
             BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
@@ -98,7 +98,7 @@ def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
     block_n, block_k, block_m, warps, stages = _PRODUCT
     with device_of(g):
         conv_kernels.patch_slopes[(-(-d * c // block_k), -(-b * n // block_n))](
-            g, filters.contiguous(), out, b * n, K=d * c, M=m, SUM=_sum_dtype(g), PRECISION=_precision(g),
+            g, filters.contiguous(), out, b * n, K=d * c, M=m, SUM=sum_dtype(g), PRECISION=_precision(g),
             BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
         )  # fmt: skip
     return out
@@ -118,11 +118,17 @@ def signal_slopes(
 
 
 def in_edge_sums(
-    q: Tensor, weights: Tensor | None, taps: Tensor | None, reverse: Reverse, sources: int, d: int
+    q: Tensor,
+    weights: Tensor | None,
+    taps: Tensor | None,
+    reverse: Reverse,
+    sources: int,
+    d: int,
+    base: Tensor | None = None,
 ) -> Tensor:
-    """`sum_e w_e t_l q[e]` over the edges e = (i, l) that point to each source: (b, sources, c). Cost: O(b n d c).
+    """Sum `w_e t_l q[e]` over the edges e = (i, l) that point to each source: (b, sources, c). Cost: O(b n d c).
 
-    q is (b, n, d, c), one row an edge, or (b, n, c), one row a vertex.
+    q is (b, n, d, c), one row for each edge, or (b, n, c), one row for each vertex. `base` (b, sources, c) is added.
     """
     b, n, c = q.shape[0], q.shape[1], q.shape[-1]
     start, edges = reverse
@@ -132,22 +138,27 @@ def in_edge_sums(
     block = max(1, (2 if block_c >= 16 else 1) * _TILE // (wide * block_c))
     with device_of(q):
         signal_kernels.in_edge_sums[(-(-sources // block), b, -(-c // block_c))](
-            q, _contiguous(weights, q), _contiguous(taps, q), start, edges, out, n, sources, d,
-            C=c, WEIGHTED=weights is not None, TAPS=taps is not None, BY_EDGE=q.ndim == 4, SUM=_sum_dtype(q),
-            BLOCK=block, WIDE=wide, BLOCK_C=block_c,
+            q, _contiguous(weights, q), _contiguous(taps, q), _contiguous(base, q), start, edges, out, n, sources, d,
+            C=c, WEIGHTED=weights is not None, TAPS=taps is not None, BASE=base is not None, BY_EDGE=q.ndim == 4,
+            SUM=sum_dtype(q), BLOCK=block, WIDE=wide, BLOCK_C=block_c,
         )  # fmt: skip
     return out
 
 
-def shared_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor) -> Tensor:
-    """`reference.shared_conv`: (b, n, c). Cost: O(b n d c) time, no memory beyond the result."""
+def shared_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: Tensor, *, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Compute `reference.shared_conv`: (b, n, c) in `dtype`, by default that of x.
+
+    Cost: O(b n d c) time, no memory beyond the result.
+    """
     (b, sources, c), (n, d) = x.shape, neighbors.shape
-    x, out, block_c = x.contiguous(), x.new_empty(b, n, c), _power(c, 1, 64)
+    x, out, block_c = x.contiguous(), x.new_empty(b, n, c, dtype=dtype), _power(c, 1, 64)
     block = max(1, _TILE // (2 * block_c))
     with device_of(x):
         signal_kernels.tap_sums[(-(-n // block), b, -(-c // block_c))](
             x, neighbors, _contiguous(weights, x), taps.contiguous(), out, n, sources, d,
-            C=c, WEIGHTED=weights is not None, SUM=_sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
+            C=c, WEIGHTED=weights is not None, SUM=sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
         )  # fmt: skip
     return out
 
@@ -160,7 +171,7 @@ def edge_products(x: Tensor, neighbors: Tensor, q: Tensor) -> Tensor:
     with device_of(x):
         signal_kernels.edge_products[(-(-n * d // block),)](
             x, neighbors, q, out, b, n * d, sources, d,
-            C=c, BY_EDGE=q.ndim == 4, SUM=_sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
+            C=c, BY_EDGE=q.ndim == 4, SUM=sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
         )  # fmt: skip
     return out
 
@@ -182,7 +193,8 @@ def _launch(kernel: str, x: Tensor, c: int) -> tuple[int, int, int, int]:
     return rows, min(columns, c & -c) if one_tap else columns, warps, stages
 
 
-def _sum_dtype(x: Tensor) -> Any:
+def sum_dtype(x: Tensor) -> Any:
+    """Return the dtype in which sums of x are kept."""
     return tl.float64 if x.dtype == torch.float64 else tl.float32
 
 

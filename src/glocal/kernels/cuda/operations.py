@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from glocal.kernels import known as facts
-from glocal.kernels import reference
 from glocal.kernels.cuda import convolve
 from glocal.kernels.cuda import signal_kernels as triton_signals
 from glocal.kernels.cuda.convolve import device_of, edge_products, graph_conv, in_edge_sums, shared_conv
@@ -78,9 +77,12 @@ def extract_backward(
 
 
 def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
-    """`reference.reverse`, in int32 where the edges can be counted so."""
-    start, edges = reference.reverse(neighbors, num_sources)
-    return (start.int(), edges.int()) if neighbors.numel() < 2**31 else (start, edges)
+    """Compute `reference.reverse`, in int32 where that can count the edges. The host does not wait for the GPU."""
+    targets, edges = torch.sort(neighbors.reshape(-1), stable=True)
+    sources = torch.arange(num_sources + 1, dtype=targets.dtype, device=targets.device)
+    short = len(targets) < 2**31
+    start = torch.searchsorted(targets, sources, out_int32=short)
+    return start, edges.int() if short else edges
 
 
 def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

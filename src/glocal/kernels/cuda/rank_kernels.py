@@ -80,6 +80,7 @@ def window(
     keys = tl.sort(keys, dim=1)
     at = (base + y * w + x)[:, None] * K + (K - 1 - slot)[None, :]
     found = 0x7FFFFFFF - (keys & 0x7FFFFFFF).to(tl.int32)
+    found = tl.minimum(found, base.to(tl.int32) + h * w - 1)  # features that are NaN fill no list
     tl.store(neighbors + at, found, mask=inside[:, None] & (slot < K)[None, :])
 
 

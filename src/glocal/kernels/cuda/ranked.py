@@ -1,7 +1,8 @@
-"""Similarities and weighted differences on a GPU: one Triton kernel for each direction, nothing gathered in between.
+"""Similarities and weighted differences on a GPU. Nothing is gathered in between.
 
-Gradients are summed in float32. The part that goes to the neighbours is added with atomics, so its last bits depend on
-the order in which the GPU works.
+Sums are in float32 (in float64 for float64). What goes to the neighbours is summed over the reversed graph, in the order
+of the edges, so that every run gives the same bits. The reversed graph is computed once and shared by all layers that use
+the graph. The host never waits for the GPU, so that a training step can be recorded as a CUDA graph.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -13,75 +14,53 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from glocal.kernels import known
+from glocal.kernels.cuda.convolve import device_of, edge_products, in_edge_sums, shared_conv, sum_dtype
 
 _BLOCK = 32  # vertices of a program
 
 
 @triton.jit
-def _differences(x, neighbors, weights, out, n, C, K: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+def _differences(
+    x, neighbors, weights, out, n, C, K: tl.constexpr, SUM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr
+):
+    """`out[i, l] = w_il (x_j - x_i)`."""
     i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     c = tl.arange(0, WIDE)
     inside = i < n
     mask = inside[:, None] & (c < C)[None, :]
-    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
+    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(SUM)
     for rank in range(K):
         j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
-        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(tl.float32)
-        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
+        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(SUM)
+        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(SUM)
         value = w[:, None] * (other - own)
         tl.store(out + (i * K + rank)[:, None] * C + c[None, :], value.to(out.dtype.element_ty), mask=mask)
 
 
 @triton.jit
-def _differences_back(
-    x, neighbors, weights, slope, to_x, to_weights, n, C, K: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr
-):
+def _difference_slopes(
+    x, neighbors, weights, slope, to_own, to_weights, n, C,
+    K: tl.constexpr, SUM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Write `<g_il, x_j - x_i>`, the gradients of the weights, and `-sum_l w_il g_il`, the part of the vertex itself."""
     i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
     c = tl.arange(0, WIDE)
     inside = i < n
     mask = inside[:, None] & (c < C)[None, :]
-    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    total = tl.zeros([BLOCK, WIDE], tl.float32)
+    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(SUM)
+    total = tl.zeros([BLOCK, WIDE], SUM)
     for rank in range(K):
         j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
-        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(tl.float32)
-        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        g = tl.load(slope + (i * K + rank)[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        tl.store(to_weights + i * K + rank, tl.sum(g * (other - own), 1), mask=inside)
-        g = g * w[:, None]
-        total -= g
-        tl.atomic_add(to_x + j[:, None] * C + c[None, :], g, mask=mask, sem="relaxed")
-    tl.atomic_add(to_x + i[:, None] * C + c[None, :], total, mask=mask, sem="relaxed")
-
-
-@triton.jit
-def _products(x, neighbors, out, n, C, K: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
-    c = tl.arange(0, WIDE)
-    inside = i < n
-    mask = inside[:, None] & (c < C)[None, :]
-    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    for rank in range(K):
-        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
-        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        tl.store(out + i * K + rank, tl.sum(own * other, 1), mask=inside)
-
-
-@triton.jit
-def _products_back(x, neighbors, slope, to_x, n, C, K: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    i = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)).to(tl.int64)
-    c = tl.arange(0, WIDE)
-    inside = i < n
-    mask = inside[:, None] & (c < C)[None, :]
-    own = tl.load(x + i[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-    total = tl.zeros([BLOCK, WIDE], tl.float32)
-    for rank in range(K):
-        j = tl.load(neighbors + i * K + rank, mask=inside, other=0).to(tl.int64)
-        g = tl.load(slope + i * K + rank, mask=inside, other=0.0).to(tl.float32)
-        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(tl.float32)
-        total += g[:, None] * other
-        tl.atomic_add(to_x + j[:, None] * C + c[None, :], g[:, None] * own, mask=mask, sem="relaxed")
-    tl.atomic_add(to_x + i[:, None] * C + c[None, :], total, mask=mask, sem="relaxed")
+        w = tl.load(weights + i * K + rank, mask=inside, other=0.0).to(SUM)
+        other = tl.load(x + j[:, None] * C + c[None, :], mask=mask, other=0.0).to(SUM)
+        g = tl.load(slope + (i * K + rank)[:, None] * C + c[None, :], mask=mask, other=0.0).to(SUM)
+        product = tl.sum(g * (other - own), 1)
+        tl.store(to_weights + i * K + rank, product.to(to_weights.dtype.element_ty), mask=inside)
+        total -= g * w[:, None]
+    tl.store(to_own + i[:, None] * C + c[None, :], total, mask=mask)
 
 
 class _Differences(torch.autograd.Function):
@@ -90,39 +69,44 @@ class _Differences(torch.autograd.Function):
         x, weights = x.contiguous(), weights.contiguous()
         ctx.save_for_backward(x, neighbors, weights)
         (n, k), c = neighbors.shape, x.shape[1]
-        out = torch.empty(n, k, c, dtype=x.dtype, device=x.device)
-        _differences[_grid(n)](x, neighbors, weights, out, n, c, k, _BLOCK, triton.next_power_of_2(c))
+        out = x.new_empty(n, k, c)
+        with device_of(x):
+            _differences[_grid(n)](
+                x, neighbors, weights, out, n, c, k, SUM=sum_dtype(x), BLOCK=_BLOCK, WIDE=triton.next_power_of_2(c)
+            )
         return out
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, Tensor]:
         x, neighbors, weights = ctx.saved_tensors
         (n, k), c = neighbors.shape, x.shape[1]
-        to_x = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        to_weights = torch.empty(n, k, dtype=torch.float32, device=x.device)
-        _differences_back[_grid(n)](
-            x, neighbors, weights, slope.contiguous(), to_x, to_weights, n, c, k, _BLOCK, triton.next_power_of_2(c)
-        )
-        return to_x.to(x.dtype), None, to_weights.to(weights.dtype)
+        slope, to_weights = slope.contiguous(), torch.empty_like(weights)
+        to_own = torch.empty(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+        with device_of(x):
+            _difference_slopes[_grid(n)](
+                x, neighbors, weights, slope, to_own, to_weights, n, c, k,
+                SUM=sum_dtype(x), BLOCK=_BLOCK, WIDE=triton.next_power_of_2(c),
+            )  # fmt: skip
+        reverse = known.reverse(neighbors, n)
+        to_x = in_edge_sums(slope.unsqueeze(0), weights, None, reverse, n, k, base=to_own.unsqueeze(0))
+        return to_x.squeeze(0), None, to_weights
 
 
 class _Products(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, neighbors: Tensor) -> Tensor:
-        x = x.contiguous()
         ctx.save_for_backward(x, neighbors)
-        n, k = neighbors.shape
-        out = torch.empty(n, k, dtype=torch.float32, device=x.device)
-        _products[_grid(n)](x, neighbors, out, n, x.shape[1], k, _BLOCK, triton.next_power_of_2(x.shape[1]))
-        return out.to(x.dtype)
+        return edge_products(x.unsqueeze(0), neighbors, x.unsqueeze(0))
 
     @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None]:
         x, neighbors = ctx.saved_tensors
-        (n, k), c = neighbors.shape, x.shape[1]
-        to_x = torch.zeros(x.shape, dtype=torch.float32, device=x.device)
-        _products_back[_grid(n)](x, neighbors, slope.contiguous(), to_x, n, c, k, _BLOCK, triton.next_power_of_2(c))
-        return to_x.to(x.dtype), None
+        n, k = neighbors.shape
+        slope, signal, wide = slope.contiguous(), x.unsqueeze(0), torch.promote_types(x.dtype, torch.float32)
+        to_own = shared_conv(signal, neighbors, slope, slope.new_ones(k), dtype=wide)
+        return in_edge_sums(signal, slope, None, known.reverse(neighbors, n), n, k, base=to_own).squeeze(0), None
 
 
 def _grid(n: int) -> tuple[int]:

@@ -12,12 +12,13 @@ import triton.language as tl
 
 @triton.jit
 def in_edge_sums(
-    q, weights, taps, start, edges, out, n, sources, d, C: tl.constexpr, WEIGHTED: tl.constexpr, TAPS: tl.constexpr,
-    BY_EDGE: tl.constexpr, SUM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr, BLOCK_C: tl.constexpr,
+    q, weights, taps, base, start, edges, out, n, sources, d,
+    C: tl.constexpr, WEIGHTED: tl.constexpr, TAPS: tl.constexpr, BASE: tl.constexpr, BY_EDGE: tl.constexpr,
+    SUM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """`out[j] = sum_e w_e t_l q[e]` over the edges e = (i, l) that point to j, `WIDE` of them at a time.
+    """`out[j] = base[j] + sum_e w_e t_l q[e]` over the edges e = (i, l) that point to j, `WIDE` of them at a time.
 
-    Rows of q are edges if BY_EDGE, else vertices i. The second axis of the grid are signals, the third channels.
+    Rows of q are edges if BY_EDGE, else vertices i. The second axis of the grid is the signal, the third the channels.
     """
     j = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = j < sources
@@ -26,7 +27,10 @@ def in_edge_sums(
     begin, end = tl.load(start + j, mask=inside, other=0), tl.load(start + j + 1, mask=inside, other=0)
     longest = tl.max(end - begin, 0)
     q += signal * n * C * (d if BY_EDGE else 1)
+    row = (signal * sources + j)[:, None] * C + c[None, :]
     total = tl.zeros([BLOCK, BLOCK_C], SUM)
+    if BASE:
+        total += tl.load(base + row, mask=inside[:, None] & (c < C)[None, :], other=0.0).to(SUM)
     for first in range(0, longest, WIDE):
         at = begin[:, None] + first + tl.arange(0, WIDE)[None, :]
         mask = at < end[:, None]
@@ -39,8 +43,7 @@ def in_edge_sums(
         if TAPS:
             part = part * tl.load(taps + e % d, mask=mask, other=0.0).to(SUM)[:, :, None]
         total += tl.sum(part, 1)
-    at = (signal * sources + j)[:, None] * C + c[None, :]
-    tl.store(out + at, total.to(out.dtype.element_ty), mask=inside[:, None] & (c < C)[None, :])
+    tl.store(out + row, total.to(out.dtype.element_ty), mask=inside[:, None] & (c < C)[None, :])
 
 
 @triton.jit
