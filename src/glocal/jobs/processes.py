@@ -131,13 +131,13 @@ def _silent(value: Any) -> None:
 
 def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
-    _end_with_parent()
+    end_with_parent()
     signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
     for name in _THREADS:
         os.environ[name] = str(threads)
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Let this process end when its parent is gone, however that went: on Linux at once, elsewhere by a thread that waits."""
     parent = multiprocessing.parent_process()
     if parent is None:
