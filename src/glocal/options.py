@@ -50,6 +50,8 @@ def option(default: Any, help: str, **settings: Any) -> Any:
         Replace the generated text of the error message: "must ..." and the last sentence.
     parse, metavar, flag, short
         How the command line reads the option: a function from text to value, the name of that text, other spellings.
+    known
+        The names that a page offers for a text that may also be a file.
     hidden
         True for an option that is neither a flag nor a keyword: only `options=` reaches it.
     no_flag

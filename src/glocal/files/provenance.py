@@ -68,6 +68,15 @@ def build_recipe(
     }
 
 
+def with_options(recipe: Mapping[str, Any], options: object) -> dict[str, Any]:
+    """Return the recipe with other options.
+
+    >>> with_options(build_recipe("denoise", {"sigma": 0.1}), {"sigma": 0.2})["options"]
+    {'sigma': 0.2}
+    """
+    return dict(recipe) | {"options": _plain(options)}
+
+
 def _input(one: str | Path | tuple[str, str]) -> dict[str, str]:
     path, digest = one if isinstance(one, tuple) else (one, sha256_of(one))
     return {"path": str(path), "sha256": digest}

@@ -123,10 +123,9 @@ class StyleJob(Job):
         with stop_on_interrupt(inputs.say) as stopping:
 
             def told(now: Progress) -> bool:
-                if progress is not None:
-                    progress(now)
-                keeper.keep(now, stopping=stopping())
-                return stopping()
+                asked = progress is not None and progress(now) is True
+                keeper.keep(now, stopping=asked or stopping())
+                return asked or stopping()
 
             return stylize(
                 sources.photo, sources.paintings, options=self.options, weights=weights, mask=sources.mask,

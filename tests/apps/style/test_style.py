@@ -88,6 +88,22 @@ def test_strength_goes_from_the_photo_to_the_full_effect(pictures):
     assert 0 < distances[0] < distances[1]
 
 
+def test_another_strength_needs_no_new_run_and_gives_the_same_picture_and_recipe(pictures):
+    photo, painting = pictures
+    mask = np.zeros(photo.shape[:2], np.uint8)
+    mask[:, :21] = 255
+    for changes in ({}, {"keep_color": "luma", "mask": mask}):
+        whole = run(photo, painting, **changes)
+        for strength in (0, 0.3):
+            other = run(photo, painting, strength=strength, **changes)
+            mixed = whole.at_strength(strength)
+            assert np.array_equal(mixed.image, other.image)
+            assert mixed.recipe == other.recipe
+            assert np.array_equal(mixed.at_strength(1).rgb, whole.rgb)
+    with pytest.raises(ArgumentError, match=r"`strength` \(=2\) must be a number from 0 to 1"):
+        whole.at_strength(2)
+
+
 def test_a_mask_leaves_the_rest_alone(pictures):
     photo, painting = pictures
     mask = np.zeros(photo.shape[:2], np.uint8)

@@ -181,7 +181,7 @@ class DenoiseOptions(Options):
         parse=parse_sigma,
         metavar="<auto|number>",
     )
-    model: str = option("small", f"{', '.join(MODELS)}, or a .safetensors file of your own training.")
+    model: str = option("small", f"{', '.join(MODELS)}, or a .safetensors file of your own training.", known=MODELS)
     strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
     search_radius: int | None = option(
         None,

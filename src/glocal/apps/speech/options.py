@@ -31,6 +31,7 @@ class SpeechOptions(Options):
         "auto",
         "voice (all kinds of noise), frames (steady noise), the paper's small networks nonlocal and local, or a "
         ".safetensors file of `glocal train speech`. auto is voice, or frames where --sigma is given.",
+        known=MODELS,
     )
     sigma: float | None = option(
         None,

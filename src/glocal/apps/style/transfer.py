@@ -19,7 +19,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -31,13 +31,13 @@ from glocal.apps.style.estimate import cost, done_before
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.regions import check_weights, region_shares, share_of
-from glocal.apps.style.solve import Checkpoint, Solution, Task, solve
+from glocal.apps.style.solve import Checkpoint, Task, solve
 from glocal.color_match import matched
 from glocal.errors import InputError
 from glocal.files.images.colors import to_srgb
 from glocal.files.images.kinds import ImageLike, Layout, as_picture
 from glocal.files.images.picture import Picture
-from glocal.files.provenance import build_recipe
+from glocal.files.provenance import build_recipe, with_options
 from glocal.files.results import SrgbResult, image_inputs
 from glocal.kernels.cpu.threads import undisturbed
 from glocal.machine import computing_on
@@ -46,6 +46,36 @@ from glocal.progress import Callback, Meter
 
 LEAST_SIDE = 8  # the smallest picture that contains a patch and its neighbours
 Start = Literal["noise", "photo"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parts:
+    """What a result is mixed from: the solution and the photo in Lab, the photo in sRGB, and the mask (h, w, 1)."""
+
+    solution: Tensor
+    photo: Tensor
+    original: Tensor
+    cover: Tensor | None
+    options: StyleOptions
+
+    def rgb(self) -> np.ndarray[Any, Any]:
+        """Restore what the options keep of the photo: its colours, a fraction of the whole, the area outside the mask."""
+        lab = self.solution
+        if self.options.keep_color == "luma":
+            lab = torch.cat([lab[..., :1], self.photo[..., 1:]], -1)
+        rgb = colors.rgb_from_lab(self.photo + self.options.strength * (lab - self.photo)).clamp(0, 1)
+        if self.options.strength == 0:
+            rgb = self.original
+        if self.cover is not None:
+            rgb = self.original + self.cover * (rgb - self.original)
+        return rgb.to("cpu", torch.float32).numpy()
+
+    def on_cpu(self) -> Parts:
+        """Return the same parts in the computer's own memory."""
+        cover = None if self.cover is None else self.cover.cpu()
+        return replace(
+            self, solution=self.solution.cpu(), photo=self.photo.cpu(), original=self.original.cpu(), cover=cover
+        )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,9 +88,26 @@ class StyleResult(SrgbResult):
         The loss at the start and after each iteration, for each level.
     rgb
         The image as float32 sRGB in [0, 1], (h, w, 3).
+    parts
+        What `at_strength` needs.
     """
 
     losses: tuple[tuple[float, ...], ...] = field(kw_only=True)
+    parts: Parts = field(kw_only=True)
+
+    def at_strength(self, strength: float) -> StyleResult:
+        """Return the same run with another strength, without a new run. Cost: O(h w), some milliseconds.
+
+        The picture and its recipe are those of `stylize` with this strength.
+
+        Raises
+        ------
+        ArgumentError
+            `strength` is not from 0 to 1.
+        """
+        options = replace(self.parts.options, strength=strength)
+        parts = replace(self.parts, options=options)
+        return replace(self, rgb=parts.rgb(), parts=parts, recipe=with_options(self.recipe, options))
 
 
 @takes_options(StyleOptions)
@@ -157,7 +204,8 @@ def stylize(
             checkpoint=checkpoint,
         )
         solution = solve(task, options, meter.relay if meter.callback else None)
-        rgb = _finished(solution, lab, options, cover, original)
+        mixed = Parts(solution.lab, lab, original, cover, options)
+        rgb = mixed.rgb()
     return StyleResult(
         seconds=time.perf_counter() - began,
         recipe=sources.recipe(options, weights),
@@ -169,6 +217,7 @@ def stylize(
         layout=layout,
         rgb=rgb,
         losses=solution.losses,
+        parts=mixed.on_cpu(),
     )
 
 
@@ -281,18 +330,3 @@ def _prepared(paintings: tuple[Tensor, ...], photo: Tensor, keep_color: str) -> 
         light = photo[..., :1]
         return tuple(torch.cat([matched(p[..., :1], [light], [1.0]), p[..., 1:]], -1) for p in paintings)
     return paintings
-
-
-def _finished(
-    solution: Solution, photo: Tensor, options: StyleOptions, cover: Tensor | None, original: Tensor
-) -> np.ndarray[Any, Any]:
-    """Restore what the options keep of the photo: its colours, a fraction of the whole, the area outside the mask."""
-    lab = solution.lab
-    if options.keep_color == "luma":
-        lab = torch.cat([lab[..., :1], photo[..., 1:]], -1)
-    rgb = colors.rgb_from_lab(photo + options.strength * (lab - photo)).clamp(0, 1)
-    if options.strength == 0:
-        rgb = original
-    if cover is not None:
-        rgb = original + cover * (rgb - original)
-    return rgb.to("cpu", torch.float32).numpy()

@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal.errors import GlocalError
+from glocal.jobs.flags import flag_fields, flag_name, flags_for, written
 from glocal.options import Options, limits
 
 
@@ -44,7 +45,7 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints[name]
         if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-            fields = _fields(hint)
+            fields = flag_fields(hint)
             groups[name] = (hint, [field.name for field, _, _ in fields])
             parameters += [_flag(*field, checked=issubclass(hint, Options)) for field in fields]
         else:
@@ -81,31 +82,8 @@ def arguments_for(function: Callable[..., Any], values: Mapping[str, Any], *, le
     leave_out
         Dataclasses whose fields are no business of a recipe.
     """
-    out: list[str] = []
-    for hint in typing.get_type_hints(function).values():
-        if not dataclasses.is_dataclass(hint) or hint in leave_out:
-            continue
-        for field, _, default in _fields(hint):
-            value = values.get(field.name)
-            if value is None or field.metadata.get("writes") or _listed(value) == _listed(default):
-                continue
-            name = field.metadata.get("flag", "--" + field.name.replace("_", "-"))
-            if isinstance(value, bool):
-                out.append(name if value else f"--no-{name.removeprefix('--')}")
-            elif isinstance(value, (list, tuple)) and "parse" not in field.metadata:
-                out += [f"{name}={item}" for item in value]
-            else:
-                out.append(f"{name}={_written(value)}")
-    return out
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, (list, tuple)) else value
-
-
-def _written(value: Any) -> str:
-    """Return a value as the user would write it, the parts of a tuple separated by commas."""
-    return ",".join(str(part) for part in value) if isinstance(value, (list, tuple)) else str(value)
+    hints = typing.get_type_hints(function).values()
+    return flags_for([hint for hint in hints if dataclasses.is_dataclass(hint) and hint not in leave_out], values)
 
 
 def _gathered(value: Any) -> Any:
@@ -113,20 +91,10 @@ def _gathered(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _fields(hint: Any) -> list[tuple[dataclasses.Field[Any], Any, Any]]:
-    """Return the fields that are flags, each with its type and the default that a user sees."""
-    if issubclass(hint, Options):
-        fields = hint.public()
-    else:
-        types_of = typing.get_type_hints(hint)
-        fields = [(field, types_of[field.name], _default(field)) for field in dataclasses.fields(hint)]
-    return [one for one in fields if not (one[0].metadata.get("hidden") or one[0].metadata.get("no_flag"))]
-
-
 def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bool) -> inspect.Parameter:
     """One field as a keyword parameter that typer understands; `checked` if its dataclass checks the values itself."""
     meta = field.metadata
-    name = meta.get("flag", "--" + field.name.replace("_", "-"))
+    name = flag_name(field)
     hint, many = _item(hint)
     many = many and "parse" not in meta  # one text then holds them all
     if "choices" in meta and hint is str:
@@ -142,7 +110,7 @@ def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bo
         settings["parser"] = _parser(meta["parse"])
         settings.setdefault("metavar", "<text>")
         hint = str | None if default is None else str
-        default = default if default is None else _written(default)
+        default = default if default is None else written(default)
     if many:
         hint, default = list[hint], list(default or ())  # type: ignore[valid-type]
     annotation = Annotated[hint, typer.Option(*spellings, **settings)]  # type: ignore[valid-type]
@@ -157,14 +125,6 @@ def _help(field: dataclasses.Field[Any], default: Any) -> str:
     if default is None and field.default is not None and "Default" not in text:
         text += " Default: the preset's."
     return text
-
-
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default is not dataclasses.MISSING:
-        return field.default
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return inspect.Parameter.empty
 
 
 def _item(hint: Any) -> tuple[Any, bool]:
