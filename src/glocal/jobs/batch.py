@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from glocal.atomic import check_free, check_writable
 from glocal.errors import ArgumentError, GlocalError, MemoryLimitError, OutputError
@@ -18,6 +18,9 @@ from glocal.jobs.job import Cost, Inputs, Job
 from glocal.jobs.memory import bytes_text
 from glocal.jobs.paths import Task
 from glocal.progress import Callback, seconds_text
+
+if TYPE_CHECKING:
+    from glocal.files.images.scratch import Scratch
 
 try:
     import fcntl
@@ -60,7 +63,21 @@ def job_work(task: Task, tell: Callback, *, job: Job, overwrite: bool, say: Call
         check_writable(path, overwrite=overwrite)
     if job.announced and task.needs is not None:
         say(announce(task.source.name, task.needs))
-    return job.run_file(Inputs(task.source, job.others, task.target, overwrite, say), tell)
+    inputs = Inputs(task.source, job.others, task.target, overwrite, _scratch(task, say), say)
+    return job.run_file(inputs, tell)
+
+
+def _scratch(task: Task, say: Callable[[str], None]) -> Scratch | None:
+    """Return a place for large arrays beside the output, if the work does not fit into its memory otherwise."""
+    if task.needs is None or task.needs.memory <= task.memory:
+        return None
+    from glocal.files.images.scratch import Scratch
+
+    say(
+        f"{task.source.name}: {bytes_text(task.needs.memory)} do not fit into {bytes_text(task.memory)}: "
+        f"in smaller parts, with temporary files in {task.target.parent}"
+    )
+    return Scratch(task.target.parent, memory=task.memory)
 
 
 def job_cost(task: Task, *, job: Job) -> Cost:
@@ -87,11 +104,7 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Cost], tell: Call
         The folder of its output cannot be made.
     """
     needs = task.needs or estimate(task)
-    if needs.memory > task.memory:
-        raise MemoryLimitError(
-            f"memory ({task.source}): the work needs {bytes_text(needs.memory)}, and it may take {bytes_text(task.memory)}. "
-            f"Use {needs.smaller} or a larger --max-memory."
-        )
+    check_memory(needs, task)
     try:
         task.target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -105,6 +118,22 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Cost], tell: Call
             return Outcome(task, "skipped")
         result = work(replace(task, needs=needs), tell)
     return Outcome(task, "done", time.monotonic() - started, result)
+
+
+def check_memory(needs: Cost, task: Task) -> None:
+    """Refuse a task that does not fit into its memory, even in smaller parts.
+
+    Raises
+    ------
+    MemoryLimitError
+        With the least memory that is enough.
+    """
+    least = min(needs.memory, needs.least or needs.memory)
+    if least > task.memory:
+        raise MemoryLimitError(
+            f"memory ({task.source}): the work needs {bytes_text(least)}, and it may take {bytes_text(task.memory)}. "
+            f"Use {needs.smaller} or a larger --max-memory."
+        )
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from glocal.apps.denoise.cost import least_memory, memory_for, seconds_for
 from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.jobs.job import Cost, Header, Inputs, Job
 from glocal.options import option
@@ -38,22 +39,26 @@ class DenoiseJob(Job):
     Files: ClassVar[Any] = DenoiseFiles
 
     def cost(self, header: Header) -> Cost:
-        """Ten float planes of the picture, one band or tile and the libraries; some seconds a megapixel."""
+        """Estimate the memory of the picture, one part and the libraries, and some seconds per megapixel."""
         height, width = header.size
-        pixels = height * width
-        if self.options.model in DEEP_MODELS:
-            memory = (550 << 20) + 100 * pixels + min(pixels, 1 << 21) * 550
-            tiles = 1 if pixels <= 1 << 21 else -(-height // 1160) * -(-width // 1160)
-            return Cost(f"{width} x {height}", memory=memory, seconds=3 + 1e-5 * pixels, parts=f"{tiles} tile(s)")
+        model = self.options.model
+        tiles = 1 if height * width <= 1 << 21 else -(-height // 1160) * -(-width // 1160)
         bands = -(-height // max(32, (1 << 19) // width))
-        memory = (450 << 20) + 100 * pixels + min(pixels, 1 << 19) * 1600
-        return Cost(f"{width} x {height}", memory=memory, seconds=3 + 4e-6 * pixels, parts=f"{bands} band(s)")
+        return Cost(
+            f"{width} x {height}",
+            memory=memory_for(header.size, model),
+            seconds=seconds_for(header.size, model),
+            parts=f"{tiles} tile(s)" if model in DEEP_MODELS else f"{bands} band(s)",
+            least=least_memory(header.size, model),
+        )
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Denoised:
         """One picture."""
         from glocal.apps.denoise.image import denoise
 
-        return denoise(inputs.source, options=self.options, mask=self.files.mask, progress=progress)
+        return denoise(
+            inputs.source, options=self.options, mask=self.files.mask, scratch=inputs.scratch, progress=progress
+        )
 
     def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:
         """Say the noise level and write the residual."""

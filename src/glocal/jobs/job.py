@@ -21,6 +21,7 @@ from glocal.options import Options, option
 
 if TYPE_CHECKING:
     from glocal.files.audio.formats import AudioInfo
+    from glocal.files.images.scratch import Scratch
     from glocal.files.results import Result
     from glocal.progress import Callback
 
@@ -33,7 +34,8 @@ def silent(text: str) -> None:
 class Cost:
     """The estimated cost of a job: `size` and `parts` are text ("4000 x 3000", "6 bands"), memory is in bytes.
 
-    `smaller` says what a user can do if that is too much. `seconds` is None if there is no estimate.
+    `smaller` says what a user can do if that is too much. `seconds` is None if there is no estimate. `least` is the memory
+    that is enough if the job keeps large arrays in temporary files and works in smaller parts; None if it cannot.
     """
 
     size: str
@@ -41,6 +43,7 @@ class Cost:
     seconds: float | None
     parts: str = ""
     smaller: str = "a smaller input, fewer --jobs"
+    least: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Inputs:
     """The inputs of a job: files, or images and samples in memory.
 
     target : where the result will go, for jobs that leave something beside it.
+    scratch : where large arrays go if they shall not stay in memory.
     say : gets messages for people while the job runs.
     """
 
@@ -67,6 +71,7 @@ class Inputs:
     others: tuple[Any, ...] = ()
     target: Path | None = None
     overwrite: bool = False
+    scratch: Scratch | None = None
     say: Callable[[str], None] = field(default=silent, repr=False)
 
 

@@ -9,11 +9,12 @@ import glocal
 from glocal.apps.denoise import bands
 from glocal.apps.denoise.calibration import calibrated
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
-from glocal.apps.denoise.image import OPPONENT, residual_picture
+from glocal.apps.denoise.image import residual_picture
 from glocal.apps.denoise.models import SHIPPED, levels, load_deep, load_model, save_deep, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture, parse_sigma
+from glocal.apps.denoise.plan import OPPONENT
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.checkpoints import read_index, save_weights
 
@@ -75,12 +76,17 @@ def test_halo_is_as_small_as_it_may_be():
     """One row less and a band must differ: otherwise the test above would not notice a halo that is too small."""
     y = torch.from_numpy(noisy(scene(48, 40, 1), 0.1).astype(np.float32)).permute(2, 0, 1)
     net = calibrated(load_model("nonlocal", 0.1), low=0.0, high=1.0)
-    whole = bands.denoise_planes(y, [net], search_radius=6, rows=48)
-    enough = bands.halo
-    assert torch.equal(bands.denoise_planes(y, [net], search_radius=6, rows=8), whole)
+
+    def found(window):
+        return bands.denoise_band(
+            lambda part: y[:, *part.slices], (48, 40), bands.Window(*window), [net], search_radius=6
+        )
+
+    whole, enough = found((0, 48, 0, 40)), bands.halo
+    assert torch.equal(found((16, 24, 15, 22)), whole[:, 16:24, 15:22])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bands, "halo", lambda *a: enough(*a) - 2)
-        assert not torch.equal(bands.denoise_planes(y, [net], search_radius=6, rows=8), whole)
+        assert not torch.equal(found((16, 24, 15, 22)), whole[:, 16:24, 15:22])
 
 
 def test_small_pictures_are_searched_everywhere_and_large_ones_near(monkeypatch):
@@ -95,7 +101,7 @@ def test_small_pictures_are_searched_everywhere_and_large_ones_near(monkeypatch)
     monkeypatch.setattr(ImageDenoiser, "graphs", spy)
     y = noisy(scene(44, 44, 1), 0.1)
     glocal.denoise(y, 0.1, model="wide")
-    monkeypatch.setattr("glocal.apps.denoise.image.WHOLE", 44 * 44 - 1)
+    monkeypatch.setattr("glocal.apps.denoise.plan.WHOLE", 44 * 44 - 1)
     glocal.denoise(y, 0.1, model="wide")
     assert seen == [None, 10]
 
@@ -276,12 +282,14 @@ def test_a_search_radius_has_no_meaning_for_deep_models():
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_tiles_of_a_deep_network_equal_the_whole_to_the_bit(monkeypatch, channels):
-    net, planes, seen = load_deep("small", channels), torch.rand(channels, 38, 402), []
+def test_any_part_of_a_deep_network_equals_the_whole_to_the_bit(channels):
+    net, planes = load_deep("small", channels), torch.rand(channels, 38, 402)
     whole = bands.denoise_deep(planes, net, 0.1)
-    monkeypatch.setattr(bands, "TILE_PIXELS", 10_000)
-    assert torch.equal(bands.denoise_deep(planes, net, 0.1, progress=seen.append), whole)
-    assert len(seen) > 5
+    parts = [*bands.tiles(38, 402, net.shape, pixels=10_000), bands.Window(3, 9, 0, 5), bands.Window(20, 38, 390, 402)]
+    assert len(parts) > 7
+    for part in parts:
+        found = bands.denoise_tile(lambda place: planes[:, *place.slices], (38, 402), part, net, 0.1)
+        assert torch.equal(found, whole[:, *part.slices]), part
 
 
 def test_own_models_are_used_by_path(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from glocal.apps.denoise.cost import least_memory
 from glocal.cli.main import run
 from glocal.files.images.read import read_image, read_recipe
 
@@ -102,11 +103,11 @@ def test_five_by_five_and_damaged_weights(folder, capsys, monkeypatch):
     shutil.copytree(models.SHIPPED, folder / "models")
     for path in (folder / "models").glob("image-*.safetensors"):
         path.write_bytes(path.read_bytes()[:-1] + b"\x01")
-    from glocal.apps.denoise import image
+    from glocal.apps.denoise import plan
 
-    real = image.load_deep
+    real = plan.load_deep
     damaged = folder / "models"
-    monkeypatch.setattr(image, "load_deep", lambda name, channels, folder: real(name, channels, folder=damaged))
+    monkeypatch.setattr(plan, "load_deep", lambda name, channels, folder: real(name, channels, folder=damaged))
     assert run(["denoise", "photo.png", "--sigma", "0.1"]) == 6
     assert "is damaged" in capsys.readouterr().err
 
@@ -170,3 +171,34 @@ def test_help_does_not_import_torch():
     )
     code += "run(['eval', 'image', '--help']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "more"), [("small", []), ("local", ["--mask", "gray.png", "--residual", "noise_{}.png", "--depth", "16"])]
+)
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".jpg"])
+def test_less_memory_gives_the_same_bytes_in_smaller_parts(folder, capsys, monkeypatch, suffix, model, more):
+    from glocal.apps.denoise import cost
+
+    monkeypatch.setitem(cost._LEAST, True, 900)  # so that a small picture has several parts
+    monkeypatch.setitem(cost._LEAST, False, 500)
+    least = cost.least_memory((40, 48), model)
+    assert least < cost.memory_for((40, 48), model)
+    for name, memory in (("whole", cost.memory_for((40, 48), model)), ("parts", least)):
+        flags = [flag.format(name) for flag in more]
+        assert run(["denoise", "photo.png", "-o", f"{name}{suffix}", "--model", model, "--sigma", "25/255",
+                    "--max-memory", str(memory), *flags]) == 0  # fmt: skip
+    said = capsys.readouterr().err
+    assert said.count("in smaller parts, with temporary files in .") == 1
+    assert (folder / f"whole{suffix}").read_bytes() == (folder / f"parts{suffix}").read_bytes()
+    if more:
+        assert (folder / "noise_whole.png").read_bytes() == (folder / "noise_parts.png").read_bytes()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_too_little_memory_is_refused_with_what_would_do(folder, capsys):
+    least = least_memory((40, 48), "small")
+    assert run(["denoise", "photo.png", "-o", "out.png", "--max-memory", "100M"]) == 5
+    assert "the work needs 541 MiB, and it may take 100 MiB" in capsys.readouterr().err
+    assert run(["denoise", "photo.png", "-o", "out.png", "--max-memory", str(least), "--dry-run"]) == 0
+    assert "(with temporary files, in 541 MiB)" in capsys.readouterr().out

@@ -1,11 +1,11 @@
-"""Denoise whole pictures in bounded memory: bands of rows, each with the surrounding rows that its result depends on.
+"""Denoise a part of a picture: read it with the surroundings that its result depends on, and keep the part itself.
 
-In the deep networks a pixel depends on `DeepShape.halo` rows. The paper's networks need fewer:
+In the deep networks a pixel depends on the pixels up to `DeepShape.halo` away. The paper's networks need fewer:
 
 A pixel of the result depends on `size // 2` rows through the synthesis filter, from there on `search_radius` rows through
-its similar patches, and from those on half a patch (for the graph) or `size // 2` rows (for the analysis filter). A band with
-this many more rows on each side gives exactly the same bits as the whole picture, because every sum has the same terms in
-the same order.
+its similar patches, and from those on half a patch (for the graph) or `size // 2` rows (for the analysis filter). The same
+holds for columns. A part with these surroundings gives exactly the same bits as the whole picture, because every sum has
+the same terms in the same order.
 """
 
 from __future__ import annotations
@@ -13,21 +13,55 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from glocal.apps.denoise.calibration import Calibrated
-from glocal.apps.denoise.deep import DeepDenoiser
+from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.options import Architecture
 
-_PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
+BAND_PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
 TILE_PIXELS = 1 << 21  # of a deep network, with what lies around the tile
 _LEAST = 16  # sides of a picture for which every window holds enough vertices
+_CELL = 16  # tiles of a deep network start at multiples of this: all see the same cells of the lower resolutions
+
+
+class Window(NamedTuple):
+    """A rectangle of pixels: the rows from `top` to before `bottom`, the columns from `left` to before `right`."""
+
+    top: int
+    bottom: int
+    left: int
+    right: int
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """The index of the window in a picture (h, w, ...)."""
+        return slice(self.top, self.bottom), slice(self.left, self.right)
+
+    def around(self, more: int, height: int, width: int) -> Window:
+        """Return the window with `more` pixels on each side, as far as the picture reaches."""
+        return Window(
+            max(0, self.top - more),
+            min(height, self.bottom + more),
+            max(0, self.left - more),
+            min(width, self.right + more),
+        )
+
+    def inside(self, planes: Tensor, larger: Window) -> Tensor:
+        """Cut out the part (c, h', w') of planes that were computed for a larger window."""
+        top, left = self.top - larger.top, self.left - larger.left
+        return planes[:, top : top + self.bottom - self.top, left : left + self.right - self.left]
+
+
+Read = Callable[[Window], Tensor]
+"""Gives the planes (c, h', w') of a window."""
 
 
 def halo(architecture: Architecture, search_radius: int | None) -> int:
-    """Return the number of rows that a band needs on each side in addition to its own.
+    """Return the number of rows and columns that a part needs on each side in addition to its own.
 
     >>> halo(Architecture("nonlocal"), 10)
     14
@@ -41,129 +75,127 @@ def halo(architecture: Architecture, search_radius: int | None) -> int:
     return half + search_radius + max(half, architecture.patch // 2)
 
 
-def band_rows(width: int) -> int:
-    """Return the default number of rows of a band, for a picture of this width."""
-    return max(32, _PIXELS // width)
+def bands(height: int, width: int, *, pixels: int = BAND_PIXELS, rows: int | None = None) -> list[Window]:
+    """Cut a picture into bands of full width with at most about `pixels` pixels or exactly `rows` rows."""
+    step = min(height, rows or max(32, pixels // width))
+    return [Window(top, min(height, top + step), 0, width) for top in range(0, height, step)]
+
+
+def tiles(
+    height: int, width: int, shape: DeepShape, *, pixels: int = TILE_PIXELS, rows: int | None = None
+) -> list[Window]:
+    """Cut a picture into tiles for a deep network, each with at most about `pixels` pixels including its surroundings.
+
+    A picture with fewer pixels is one tile. With `rows`, the tiles are bands of full width.
+    """
+    fits = height * width <= pixels
+    side = max(4 * shape.radius, math.isqrt(pixels) - 2 * margin(shape))
+    across = _cuts(width, width if fits or rows else side)
+    down = _cuts(height, max(4 * shape.radius, rows) if rows else height if fits else side)
+    return [Window(*rows_, *columns) for rows_, columns in itertools.product(down, across)]
 
 
 @torch.no_grad()
-def denoise_planes(
-    planes: Tensor,
+def denoise_band(
+    read: Read,
+    size: tuple[int, int],
+    window: Window,
     nets: Sequence[Calibrated],
     *,
     search_radius: int | None,
-    rows: int | None = None,
-    progress: Callable[[float], object] | None = None,
+    progress: Callable[[float], None] | None = None,
 ) -> Tensor:
-    """Denoise planes (c, h, w), plane `i` with `nets[i]`, on the graph of plane 0.
+    """Denoise the planes of a window of a picture of this size, plane `i` with `nets[i]`, on the graph of plane 0.
 
     Parameters
     ----------
     nets : one for each plane, all of one architecture
     search_radius : int or None
-        None searches the whole picture, which is then one band.
-    rows : int or None
-        Rows of a band; None chooses by memory.
+        None searches the whole picture, whatever the window is.
 
     Returns
     -------
-    Tensor, (c, h, w)
-        The result does not depend on `rows`. Memory: O(rows w maps) in addition to the planes.
+    Tensor, (c, h', w')
+        The same bits for any window. Memory: O(h' w' maps).
     """
-    _, height, width = planes.shape
     sizes = nets[0].net.architecture
     whole = sizes.middle == "nonlocal" and search_radius is None
-    step = height if whole else min(height, rows or band_rows(width))
-    around = 0 if whole else halo(sizes, search_radius)
-    result = torch.empty_like(planes)
-    for top in range(0, height, step):
-        bottom = min(height, top + step)
-        first, last = max(0, top - around), min(height, bottom + around)
-        band = planes[:, first:last].contiguous()
-        told = _part(progress, top / height, (bottom - top) / height)
-        graphs = nets[0].net.graphs(band[0], search_radius=search_radius, progress=told)
-        for start, stop in _runs(nets):
-            found = nets[start](band[start:stop].reshape(stop - start, -1, 1), graphs)
-            kept = found.view(stop - start, last - first, width)[:, top - first : bottom - first]
-            result[start:stop, top:bottom] = kept
-        if progress is not None:
-            progress(bottom / height)
-    return result
+    larger = Window(0, size[0], 0, size[1]) if whole else window.around(halo(sizes, search_radius), *size)
+    planes = read(larger).contiguous()
+    graphs = nets[0].net.graphs(planes[0], search_radius=search_radius, progress=progress)
+    found = [nets[i](planes[i:j].reshape(j - i, -1, 1), graphs).view(j - i, *planes.shape[1:]) for i, j in _runs(nets)]
+    return window.inside(torch.cat(found), larger)
 
 
 @torch.no_grad()
-def denoise_deep(
-    planes: Tensor,
-    net: DeepDenoiser,
-    sigma: float,
-    *,
-    rows: int | None = None,
-    progress: Callable[[float], object] | None = None,
-) -> Tensor:
-    """Denoise planes (c, h, w) with a deep network for c channels.
+def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDenoiser, sigma: float) -> Tensor:
+    """Denoise the planes of a window of a picture of this size with a deep network.
 
-    The picture is padded by reflection to multiples of 4 and cut into tiles, because `halo` is large.
-
-    Parameters
-    ----------
-    rows : int or None
-        Rows of a band of full width; None cuts tiles by memory.
+    The picture is continued by reflection to multiples of 4.
 
     Returns
     -------
-    Tensor, (c, h, w)
-        A view of (h, w, c). The result does not depend on `rows`: bit for bit for the shapes that ship, and up to rounding
-        on the CPU with other widths. Memory: the result and one tile, at most `TILE_PIXELS` pixels with about 550 bytes
-        each.
+    Tensor, (c, h', w')
+        The same bits for any window with the shapes that ship; up to rounding on the CPU with other widths. Memory: about
+        550 bytes for each pixel of the window and its surroundings.
     """
-    channels, height, width = planes.shape
-    below, right = (max(_LEAST, -(-n // 4) * 4) - n for n in (height, width))
-    whole = _continued(_continued(planes, 1, below), 2, right)
-    around = -(-net.shape.halo // 16) * 16
-    least = 4 * net.shape.radius  # a window at the border reaches twice as far to the inside
-    side = max(least, math.isqrt(TILE_PIXELS) - 2 * around)
-    fits = whole[0].numel() <= TILE_PIXELS
-    across = _cuts(whole.shape[2], whole.shape[2] if fits or rows else side, around)
-    down = _cuts(whole.shape[1], max(least, rows) if rows else whole.shape[1] if fits else side, around)
+    height, width = (max(_LEAST, -(-n // 4) * 4) for n in size)
+    # At the border of the picture the window of a vertex reaches twice as far to the inside.
+    top, bottom = _reaching(window.top, window.bottom, height, net.shape)
+    left, right = _reaching(window.left, window.right, width, net.shape)
+    larger = Window(top, bottom, left, right)
+    planes = _continued(read, size, larger)
     level = torch.full((1,), sigma, dtype=planes.dtype, device=planes.device)
-    result = torch.empty(height, width, channels, dtype=planes.dtype, device=planes.device).permute(2, 0, 1)
-    for number, ((top, bottom, first, last), (left, end, begin, stop)) in enumerate(itertools.product(down, across)):
-        found = net(whole[None, :, first:last, begin:stop], level)[0]
-        place = result[:, top:bottom, left:end]
-        place.copy_(found[:, top - first :, left - begin :][:, : place.shape[1], : place.shape[2]])
-        if progress is not None:
-            progress((number + 1) / (len(down) * len(across)))
+    return window.inside(net(planes[None], level)[0], larger)
+
+
+@torch.no_grad()
+def denoise_deep(planes: Tensor, net: DeepDenoiser, sigma: float) -> Tensor:
+    """Denoise planes (c, h, w) with a deep network for c channels, tile by tile; see `denoise_tile`."""
+    size = (planes.shape[1], planes.shape[2])
+    result = torch.empty_like(planes)
+    for window in tiles(*size, net.shape):
+        result[:, *window.slices] = denoise_tile(lambda part: planes[:, *part.slices], size, window, net, sigma)
     return result
 
 
-def _cuts(n: int, size: int, around: int) -> list[tuple[int, int, int, int]]:
-    """Cut an axis into equal parts of at most about `size`: (start, end) of each, without and with its surroundings."""
-    step = -(-n // (-(-n // size) * 16)) * 16  # multiples of 16: all tiles see the same cells of the lower resolutions
-    return [
-        (start, min(n, start + step), max(0, start - around), min(n, start + step + around))
-        for start in range(0, n, step)
-    ]
+def margin(shape: DeepShape) -> int:
+    """Return how far around a tile a deep network is computed: its halo in whole cells."""
+    return -(-shape.halo // _CELL) * _CELL
 
 
-def _continued(planes: Tensor, axis: int, more: int) -> Tensor:
-    """Pad planes by `more` rows or columns: reflected with the edge, repeatedly if needed."""
-    n = planes.shape[axis]
-    place = torch.arange(n + more, device=planes.device).remainder(2 * n)
-    return planes.index_select(axis, torch.minimum(place, 2 * n - 1 - place)) if more else planes
+def _reaching(start: int, end: int, n: int, shape: DeepShape) -> tuple[int, int]:
+    """Return the first and last pixel along an axis that the result from `start` to `end` can depend on."""
+    more, least = margin(shape), 4 * shape.radius
+    first = max(0, min(start, n - least) // _CELL * _CELL - more)
+    last = min(n, -(-max(end, least) // _CELL) * _CELL + more)
+    return first, last
+
+
+def _cuts(n: int, size: int) -> list[tuple[int, int]]:
+    """Cut an axis into equal parts of at most about `size`."""
+    step = -(-n // (-(-n // size) * _CELL)) * _CELL
+    return [(start, min(n, start + step)) for start in range(0, n, step)]
+
+
+def _continued(read: Read, size: tuple[int, int], window: Window) -> Tensor:
+    """Read a window that may reach beyond the bottom and the right: reflected with the edge, repeatedly if needed."""
+    rows, columns = (_reflected(window[2 * i], window[2 * i + 1], size[i]) for i in (0, 1))
+    there = Window(int(rows.min()), int(rows.max()) + 1, int(columns.min()), int(columns.max()) + 1)
+    planes = read(there)
+    if window.bottom > size[0]:
+        planes = planes.index_select(1, (rows - there.top).to(planes.device))
+    if window.right > size[1]:
+        planes = planes.index_select(2, (columns - there.left).to(planes.device))
+    return planes
+
+
+def _reflected(start: int, end: int, n: int) -> Tensor:
+    place = torch.arange(start, end).remainder(2 * n)
+    return torch.minimum(place, 2 * n - 1 - place)
 
 
 def _runs(nets: Sequence[Calibrated]) -> list[tuple[int, int]]:
     """Group adjacent planes with the same network, which are processed together."""
     starts = [i for i in range(len(nets)) if i == 0 or nets[i] is not nets[i - 1]]
     return list(zip(starts, [*starts[1:], len(nets)], strict=True))
-
-
-def _part(progress: Callable[[float], object] | None, start: float, length: float) -> Callable[[float], None] | None:
-    """Return a callback that reports the progress of the graph as the first half of a band."""
-    if progress is None:
-        return None
-
-    def told(fraction: float) -> None:
-        progress(start + 0.5 * length * fraction)
-
-    return told

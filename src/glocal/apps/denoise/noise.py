@@ -32,8 +32,22 @@ def estimate_sigma(plane: npt.NDArray[Any]) -> float:
     if min(height, width) < 4:
         message = f"estimate_sigma: the picture (h={height}, w={width}) is too small to estimate its noise. Give sigma."
         raise InputError(message)
+    rows = [plane[top:bottom] for top, bottom in sampled_rows(height, width)]
+    return sigma_of(rows[0] if len(rows) == 1 else np.concatenate(rows))
+
+
+def sampled_rows(height: int, width: int) -> list[tuple[int, int]]:
+    """Return the rows (start, end) of a plane that are enough to estimate its noise: all of them if it is not large.
+
+    >>> sampled_rows(100, 100)
+    [(0, 100)]
+    """
     step = max(1, (height * width) // (_SIDE * _SIDE))
-    rows = np.concatenate([plane[top : top + 32] for top in range(0, height, 32 * step)]) if step > 1 else plane
+    return [(top, min(height, top + 32)) for top in range(0, height, 32 * step)] if step > 1 else [(0, height)]
+
+
+def sigma_of(rows: npt.NDArray[Any]) -> float:
+    """Return the noise level of `estimate_sigma` from the sampled rows (m, w) of a plane."""
     diagonal = _details(_details(rows.astype(np.float32)).T)
     rounding = 1e-6 * float(np.abs(rows).max())
     seen = diagonal[np.abs(diagonal) > rounding]

@@ -148,11 +148,14 @@ def _show_plan(
             rows.append(row | {"action": "refuse", "error": describe(error)})
             lines.append(f"{task.source}: {describe(error)}")
             continue
-        fits = need.memory <= memory
+        least = min(need.memory, need.least or need.memory)
+        fits = least <= memory
         row |= {"action": action if fits else "refuse", "size": need.size, "parts": need.parts}
         rows.append(row | {"memory": need.memory, "seconds": need.seconds})
         parts = f", {need.parts}" if need.parts else ""
         verdict = "" if fits else f" (more than the {bytes_text(memory)} there are)"
+        if fits and need.memory > memory:
+            verdict = f" (with temporary files, in {bytes_text(memory)})"
         takes = "" if need.seconds is None else f", about {seconds_text(need.seconds)}"
         lines.append(
             f"{action} {task.source} -> {task.target}: {need.size}{parts}, {bytes_text(need.memory)}{verdict}{takes}"

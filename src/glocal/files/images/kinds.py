@@ -13,6 +13,7 @@ from glocal.files.images.colors import to_srgb
 from glocal.files.images.picture import Array, Picture, check_finite, split_alpha, with_alpha
 from glocal.files.images.pillow_formats import picture_from_pil, to_pil
 from glocal.files.images.read import MAX_PIXELS, read_image
+from glocal.files.images.scratch import Scratch
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,7 +24,9 @@ ImageLike: TypeAlias = "Array | Tensor | Image | str | os.PathLike[str] | Pictur
 Layout: TypeAlias = Literal["HWC", "CHW"]
 
 
-def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None = None) -> Picture:
+def as_picture(
+    value: ImageLike, *, call: str, name: str, layout: Layout | None = None, scratch: Scratch | None = None
+) -> Picture:
     """Return an image of any type as a `Picture`.
 
     Parameters
@@ -34,6 +37,8 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors with three axes. None means channels last. A tensor whose first axis could
         be the channels is refused without it, because both orders are common and nothing is guessed.
+    scratch : Scratch or None
+        Where the pixels of a file go if they shall not stay in memory.
 
     Raises
     ------
@@ -67,10 +72,16 @@ def as_picture(value: ImageLike, *, call: str, name: str, layout: Layout | None 
             )
             raise ArgumentError(message)
         value = np.ascontiguousarray(np.moveaxis(value, 0, 2))
-    return picture_from(value, what=f"{call}: `{name}`")
+    return picture_from(value, what=f"{call}: `{name}`", scratch=scratch)
 
 
-def picture_from(value: object, *, max_pixels: int | None = None, what: str = "picture_from: `value`") -> Picture:
+def picture_from(
+    value: object,
+    *,
+    max_pixels: int | None = None,
+    what: str = "picture_from: `value`",
+    scratch: Scratch | None = None,
+) -> Picture:
     """Make a `Picture` from whatever a person would call an image.
 
     Parameters
@@ -80,6 +91,8 @@ def picture_from(value: object, *, max_pixels: int | None = None, what: str = "p
         float; a `PIL.Image`; a path; or a `Picture`, which is returned as it is.
     max_pixels : int or None
         Limit for files, see `glocal.files.images.read.read_image`.
+    scratch : Scratch or None
+        See `as_picture`.
     what : str
         The function and its argument, for messages.
 
@@ -94,7 +107,7 @@ def picture_from(value: object, *, max_pixels: int | None = None, what: str = "p
     if isinstance(value, Picture):
         return value
     if isinstance(value, (str, os.PathLike)):
-        return read_image(value, max_pixels=max_pixels or MAX_PIXELS)
+        return read_image(value, max_pixels=max_pixels or MAX_PIXELS, scratch=scratch)
     if hasattr(value, "getbands"):
         return picture_from_pil(value)
     if not hasattr(value, "__array__"):

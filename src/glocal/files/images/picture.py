@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import numpy.typing as npt
 from glocal.errors import ArgumentError, InputError
 
 Array = npt.NDArray[Any]
+Empty = Callable[[tuple[int, ...], Any], Array]
+"""Makes an array of a shape and a dtype, such as `numpy.empty`."""
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,22 @@ def with_alpha(pixels: Array, alpha: Array | None) -> Array:
     return pixels if alpha is None else np.concatenate([pixels, alpha[:, :, None]], axis=2)
 
 
-def split_alpha(array: Array) -> tuple[Array, Array | None]:
+def split_alpha(array: Array, empty: Empty = np.empty) -> tuple[Array, Array | None]:
     """Undo `with_alpha`: an array of 1 to 4 channels (or `(h, w)`) becomes colour and alpha."""
     if array.ndim == 2:
         array = array[:, :, None]
     if array.shape[2] in (2, 4):
-        return np.ascontiguousarray(array[:, :, :-1]), np.ascontiguousarray(array[:, :, -1])
+        return copied(array[:, :, :-1], empty), copied(array[:, :, -1], empty)
     return array, None
+
+
+def copied(array: Array, empty: Empty) -> Array:
+    """Copy an array to a place that `empty` makes; a contiguous array is returned as it is."""
+    if array.flags.c_contiguous:
+        return array
+    copy = empty(array.shape, array.dtype)
+    copy[:] = array
+    return copy
 
 
 def unmultiplied(pixels: Array, alpha: Array, *, top: float) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from glocal.errors import MissingDependencyError
 from glocal.files.images import heif, streams, webp
 from glocal.files.images.colors import cmyk_to_rgb
-from glocal.files.images.picture import Array, Picture, split_alpha, to_depth, with_alpha
+from glocal.files.images.picture import Array, Empty, Picture, split_alpha, to_depth, with_alpha
 from glocal.files.metadata import exif as exif_tags
 from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
@@ -20,6 +20,7 @@ from glocal.files.reading import Unreadable
 
 _EXIF_PREFIX = b"Exif\0\0"
 _MAX_SCANS = 500  # of a progressive JPEG: each costs as much time as decoding the picture
+_OPTIMIZED = 1 << 26  # pixels of the largest JPEG whose codes are chosen by a second pass, which holds it in memory
 _MAX_SEGMENT = 65000  # a JPEG segment, less its own header
 
 
@@ -59,7 +60,7 @@ def recipe_in(data: bytes, name: str) -> str | None:
     return xmp_packets.recipe_in(packet.encode() if isinstance(packet, str) else packet)
 
 
-def decode(data: bytes, name: str) -> Picture:
+def decode(data: bytes, empty: Empty = np.empty, *, name: str) -> Picture:
     """Read a file whose size was checked.
 
     Raises
@@ -77,6 +78,8 @@ def decode(data: bytes, name: str) -> Picture:
         picture = Picture(pixels, alpha, bits=bits if bits > 8 else None, **_metadata(image.info))
         if picture.icc is None:
             picture = replace(picture, icc=heif.profile_of(data))
+    elif name == "JPEG" and image.mode in ("RGB", "L") and empty is not np.empty:
+        picture = Picture(_jpeg_pixels(data, image, empty), **_metadata(image.info))
     else:
         picture = picture_from_pil(image)
     if name == "JPEG":
@@ -86,6 +89,16 @@ def decode(data: bytes, name: str) -> Picture:
     notes = picture.notes + (("only the first picture of the file is used",) if several else ())
     lossless = name in ("BMP", "TIFF") or (name == "WEBP" and webp.is_lossless(data))
     return replace(picture, format=name, lossless=lossless, notes=notes)
+
+
+def _jpeg_pixels(data: bytes, image: Any, empty: Empty) -> Array:
+    """Decode a gray or colour JPEG into an array that `empty` makes. The values are the same as Pillow's."""
+    import imagecodecs
+
+    width, height = image.size
+    pixels = empty((height, width) if image.mode == "L" else (height, width, 3), np.uint8)
+    imagecodecs.jpeg8_decode(data, out=pixels)
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
 def _pillow_limit() -> float:
@@ -177,7 +190,8 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
         if xmp and len(xmp) > _MAX_SEGMENT:
             notes, xmp = [*notes, "XMP and recipe dropped: they are larger than JPEG allows"], None
         # Full colour resolution from 90 on: halved colour would be the larger loss there.
-        options |= {"quality": quality, "subsampling": 0 if quality >= 90 else 2, "optimize": True}
+        options |= {"quality": quality, "subsampling": 0 if quality >= 90 else 2}
+        options["optimize"] = image.width * image.height <= _OPTIMIZED
     elif name == "WEBP":
         options |= {"quality": quality, "lossless": picture.lossless, "exact": True, "method": 4}
         if picture.lossless:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Iterator
+from typing import BinaryIO
 
 import numpy as np
 
-from glocal.files.images.picture import Picture, split_alpha, with_alpha
+from glocal.files.images.picture import Array, Empty, Picture, split_alpha, with_alpha
 from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
 from glocal.files.metadata.profiles import numbered_profile
@@ -43,7 +44,7 @@ def size_of(data: bytes) -> tuple[int, int]:
     return header(data)[:2]
 
 
-def decode(data: bytes) -> Picture:
+def decode(data: bytes, empty: Empty = np.empty) -> Picture:
     """Read a PNG whose size was checked.
 
     Raises
@@ -51,8 +52,6 @@ def decode(data: bytes) -> Picture:
     Unreadable
         The file is cut short or damaged.
     """
-    import imagecodecs
-
     _, _, needed = header(data)
     around = _Surroundings()
     notes: list[str] = []
@@ -71,7 +70,7 @@ def decode(data: bytes) -> Picture:
             around.take(kind, body)
     if packed * _MAX_RATIO < needed:
         raise Unreadable(CUT_SHORT)
-    pixels, alpha = split_alpha(imagecodecs.png_decode(data))
+    pixels, alpha = split_alpha(_decoded(data, empty), empty)
     fields, text = around.fields, around.text
     text.pop(_RECIPE.decode(), None)
     records = iptc.from_text(text.get(iptc.PNG_KEY, ""))
@@ -94,15 +93,30 @@ def decode(data: bytes) -> Picture:
     )
 
 
-def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
-    """Encode a PNG file with the picture's pixels and metadata.
+def _decoded(data: bytes, empty: Empty) -> Array:
+    """Decode to (h, w) or (h, w, channels), in a place that `empty` makes if the decoder converts nothing."""
+    import imagecodecs
 
-    Level 2 of 9 takes a third of the time of 6 and gives files that are a tenth larger.
+    height, width, _ = header(data)
+    bits, color = data[24], data[25]
+    channels = {0: (), 2: (3,), 4: (2,), 6: (4,)}.get(color)
+    if channels is None or bits < 8 or any(kind == b"tRNS" for kind, _ in chunks(data)):
+        decoded: Array = imagecodecs.png_decode(data)
+        return decoded
+    pixels = empty((height, width, *channels), np.uint8 if bits == 8 else np.uint16)
+    imagecodecs.png_decode(data, out=pixels)
+    return pixels
+
+
+def write(file: BinaryIO, picture: Picture, *, recipe: str | None, level: int = 2) -> tuple[str, ...]:
+    """Write a PNG file with the picture's pixels and all that belongs to them.
+
+    Returns no notes: everything fits. Level 2 of 9 takes a third of the time of 6 and gives files that are a tenth larger.
     """
     import imagecodecs
 
     array = with_alpha(picture.pixels, picture.alpha)
-    plain = bytes(imagecodecs.png_encode(np.ascontiguousarray(array), level=level))
+    plain = imagecodecs.png_encode(np.ascontiguousarray(array), level=level)
     extra = b""
     if picture.icc:
         extra += _chunk(b"iCCP", b"ICC profile\0\0" + zlib.compress(picture.icc))
@@ -122,7 +136,9 @@ def encode(picture: Picture, *, recipe: str | None, level: int = 2) -> bytes:
     if recipe is not None:
         extra += _text_chunk(_RECIPE, recipe.encode())
     # The header chunk is always 25 bytes behind an 8-byte signature.
-    return plain[:33] + extra + plain[33:]
+    for part in (memoryview(plain)[:33], extra, memoryview(plain)[33:]):
+        file.write(part)
+    return ()
 
 
 def recipe_in(data: bytes) -> str | None:

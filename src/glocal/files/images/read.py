@@ -15,7 +15,8 @@ from glocal.files import provenance
 from glocal.files.images import streams
 from glocal.files.images.codecs import CODECS
 from glocal.files.images.formats import sniff
-from glocal.files.images.picture import Array, Picture
+from glocal.files.images.picture import Array, Empty, Picture, copied
+from glocal.files.images.scratch import Scratch
 from glocal.files.metadata import exif, xmp
 from glocal.files.reading import Unreadable, reading
 
@@ -24,7 +25,9 @@ _SLACK = 64 << 20  # bytes that a file may have beyond its pixels
 _SMALLER = "Use a smaller picture or raise the limit"
 
 
-def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> Picture:
+def read_image(
+    path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS, scratch: Scratch | None = None
+) -> Picture:
     """Read an image file.
 
     Parameters
@@ -33,6 +36,8 @@ def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
         JPEG, PNG, TIFF, WebP, BMP, AVIF or HEIC; the content decides, not the name.
     max_pixels : int
         Files that declare more pixels are refused before anything is decoded.
+    scratch : Scratch or None
+        Decode into temporary files instead of memory, where the decoder can.
 
     Returns
     -------
@@ -50,13 +55,16 @@ def read_image(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
     with reading("image", path), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what decoders find odd in a file is of no use to people
         data, name, (height, width) = _open(path, max_pixels)
-        picture = CODECS[name].decode(data)
+        empty = np.empty if scratch is None else scratch.empty
+        picture = CODECS[name].decode(data, empty)
         if sorted(picture.size) != sorted((height, width)):
             raise Unreadable("its header and its content disagree about the size")
-        upright = _upright(picture)
+        upright = _upright(picture, empty)
         if not picture.lossless and not picture.notes:
             turn = exif.orientation(picture.exif)
             upright = replace(upright, stream=streams.remembered(data, upright, turn=turn))
+        if scratch is not None:
+            scratch.release()
         return replace(upright, path=path, sha256=hashlib.sha256(data).hexdigest())
 
 
@@ -111,14 +119,16 @@ def _open(path: Path, max_pixels: int) -> tuple[bytes, str, tuple[int, int]]:
     return data, name, (height, width)
 
 
-def _upright(picture: Picture) -> Picture:
+def _upright(picture: Picture, empty: Empty) -> Picture:
     """Apply the orientation once, and say in the metadata that it was applied."""
     turn = exif.orientation(picture.exif)
     turned = picture
     if turn != 1:
         alpha = picture.alpha
         turned = replace(
-            picture, pixels=_turned(picture.pixels, turn), alpha=None if alpha is None else _turned(alpha, turn)
+            picture,
+            pixels=_turned(picture.pixels, turn, empty),
+            alpha=None if alpha is None else _turned(alpha, turn, empty),
         )
         if picture.dpi and turn > 4:
             turned = replace(turned, dpi=(picture.dpi[1], picture.dpi[0]))
@@ -129,7 +139,7 @@ def _upright(picture: Picture) -> Picture:
     )
 
 
-def _turned(array: Array, turn: int) -> Array:
+def _turned(array: Array, turn: int, empty: Empty) -> Array:
     """Undo one of the eight orientations of EXIF."""
     if turn > 4:
         array = np.swapaxes(array, 0, 1)
@@ -137,4 +147,4 @@ def _turned(array: Array, turn: int) -> Array:
         array = array[::-1]
     if turn in (2, 3, 6, 7):
         array = array[:, ::-1]
-    return np.ascontiguousarray(array)
+    return copied(array, empty)

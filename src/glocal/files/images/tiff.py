@@ -11,12 +11,12 @@ import logging
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from glocal.files.images.colors import cmyk_to_rgb
-from glocal.files.images.picture import Array, Picture, unmultiplied, with_alpha
+from glocal.files.images.picture import Array, Empty, Picture, copied, unmultiplied, with_alpha
 from glocal.files.metadata import exif as exif_tags
 from glocal.files.metadata import iptc
 from glocal.files.metadata import xmp as xmp_packets
@@ -59,7 +59,7 @@ def size_of(data: bytes) -> tuple[int, int]:
     return height, width
 
 
-def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
+def decode(data: bytes, empty: Empty = np.empty, *, fallback: Callable[[bytes], Picture]) -> Picture:
     """Read the first page of a TIFF whose size was checked; `fallback` decodes palettes, Lab and bilevel files.
 
     Raises
@@ -82,14 +82,17 @@ def decode(data: bytes, *, fallback: Callable[[bytes], Picture]) -> Picture:
     if compression not in _COMPRESSIONS:
         known = ", ".join(sorted(set(_COMPRESSIONS.values())))
         raise Unreadable(f"TIFF compression {compression} is not supported", f"Save it again with one of {known}")
-    pixels, alpha, notes = _channels(_pixels(data), tags, photometric, bits[0])
+    pixels, alpha, notes = _channels(_pixels(data, empty), tags, photometric, bits[0], empty)
     around = _metadata(tags, drop_icc=photometric == 5)
     notes += _pages_note(data) + _dropped_note(tags)
     return Picture(pixels=pixels, alpha=alpha, format="TIFF", notes=notes, **around)
 
 
-def encode(picture: Picture) -> bytes:
-    """Encode a TIFF file with the picture's pixels, compressed without loss, and its metadata."""
+def write(file: BinaryIO, picture: Picture) -> tuple[str, ...]:
+    """Write a TIFF file with the picture's pixels, compressed without loss strip by strip, and all that belongs to them.
+
+    `file` can be read and written at any place. Returns no notes: everything fits.
+    """
     import tifffile
 
     tags = exif_tags.parse(picture.exif) if picture.exif else {}
@@ -103,10 +106,9 @@ def encode(picture: Picture) -> bytes:
         if block:
             extra.append((number, 1 if number == XMP else 7, len(block), block, True))
     extra += [(_PLACEHOLDER + index, 4, 1, 0, True) for index in range(len(inner))]
-    stream = io.BytesIO()
     array = with_alpha(picture.pixels, picture.alpha)
     tifffile.imwrite(
-        stream,
+        file,
         np.ascontiguousarray(array[:, :, 0] if array.shape[2] == 1 else array),
         byteorder="<",
         photometric="minisblack" if picture.gray else "rgb",
@@ -122,7 +124,8 @@ def encode(picture: Picture) -> bytes:
         metadata=None,
         extratags=extra,
     )
-    return _with_directories(stream.getvalue(), inner)
+    _add_directories(file, inner)
+    return ()
 
 
 def recipe_in(data: bytes) -> str | None:
@@ -148,8 +151,8 @@ def _kept(number: int, tag: Tag) -> bool:
     return not (number == _OLD_RECIPE and _is_recipe(tag))
 
 
-def _pixels(data: bytes) -> Array:
-    """Return the decoded first page as `(h, w, samples)`."""
+def _pixels(data: bytes, empty: Empty) -> Array:
+    """Decode the first page to `(h, w, samples)`, in a place that `empty` makes."""
     import tifffile
 
     with tifffile.TiffFile(io.BytesIO(data)) as file:
@@ -160,14 +163,15 @@ def _pixels(data: bytes) -> Array:
             raise Unreadable(CUT_SHORT)
         if any(at + n > len(data) for at, n in zip(page.dataoffsets, page.databytecounts, strict=False)):
             raise Unreadable(CUT_SHORT)
-        array = page.asarray(maxworkers=1)
+        array = empty(page.shape, page.dtype)
+        page.asarray(out=array, maxworkers=1)
         if page.planarconfig == 2 and array.ndim == 3:
             array = np.moveaxis(array, 0, -1)
-    return np.ascontiguousarray(array[:, :, None] if array.ndim == 2 else array)
+    return copied(array[:, :, None] if array.ndim == 2 else array, empty)
 
 
 def _channels(
-    array: Array, tags: Directory, photometric: int | None, bits: int
+    array: Array, tags: Directory, photometric: int | None, bits: int, empty: Empty
 ) -> tuple[Array, Array | None, tuple[str, ...]]:
     """Colour and alpha in one of our four types, with notes on what had to be converted."""
     notes: list[str] = []
@@ -181,7 +185,7 @@ def _channels(
     if dropped:
         notes.append(f"{dropped} extra channel{'s' if dropped > 1 else ''} without a stated meaning dropped")
         kept = [*range(colors), *([] if place is None else [colors + place])]
-        array = np.ascontiguousarray(array[:, :, kept])
+        array = copied(array[:, :, kept], empty)
     if array.dtype.kind == "u" and bits < 8 * array.dtype.itemsize <= 16:
         notes.append(f"{bits} bit widened to {8 * array.dtype.itemsize} bit")
         top, full = 2**bits - 1, np.iinfo(array.dtype).max
@@ -200,7 +204,7 @@ def _channels(
         icc = tags.get(ICC)
         notes.append("CMYK converted to sRGB")
         pixels = cmyk_to_rgb(pixels, icc.data if isinstance(icc, Tag) else None)
-    return np.ascontiguousarray(pixels), None if alpha is None else np.ascontiguousarray(alpha), tuple(notes)
+    return copied(pixels, empty), None if alpha is None else copied(alpha, empty), tuple(notes)
 
 
 def _dropped_note(tags: Directory) -> tuple[str, ...]:
@@ -254,21 +258,25 @@ def _dpi(tags: Directory) -> tuple[float, float] | None:
     return (out[0], out[1]) if out != [1.0, 1.0] else None
 
 
-def _with_directories(data: bytes, inner: dict[int, Directory]) -> bytes:
+def _add_directories(file: BinaryIO, inner: dict[int, Directory]) -> None:
     """Append EXIF and GPS directories and turn the placeholders into entries that point there."""
-    out = bytearray(data)
-    (start,) = struct.unpack_from("<I", out, 4)
-    (count,) = struct.unpack_from("<H", out, start)
-    begin, end = start + 2, start + 2 + 12 * count
-    entries: list[bytes] = [bytes(out[at : at + 12]) for at in range(begin, end, 12)]
+    if not inner:
+        return
+    file.seek(4)
+    (start,) = struct.unpack("<I", file.read(4))
+    file.seek(start)
+    (count,) = struct.unpack("<H", file.read(2))
+    entries: list[bytes] = [file.read(12) for _ in range(count)]
     entries = [entry for entry in entries if not _is_placeholder(entry, len(inner))]
     for number, block in inner.items():
-        out += b"\0" * (len(out) % 2)
-        entries.append(struct.pack("<HHII", number, 4, 1, len(out)))
-        out += exif_tags.pack(block, base=len(out))
+        place = file.seek(0, io.SEEK_END)
+        file.write(b"\0" * (place % 2))
+        place += place % 2
+        entries.append(struct.pack("<HHII", number, 4, 1, place))
+        file.write(exif_tags.pack(block, base=place))
+    file.seek(start + 2)
     entries.sort(key=_number_of)
-    out[begin:end] = b"".join(entries)
-    return bytes(out)
+    file.write(b"".join(entries))
 
 
 def _number_of(entry: bytes) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, BinaryIO
 
 from glocal.atomic import check_free, write_whole
 from glocal.errors import ArgumentError, GlocalError
@@ -73,16 +73,17 @@ def write_image(
     picture, notes = _fitted(picture, target, depth)
     if picture.exif:
         picture = replace(picture, exif=exif.settle(picture.exif))
-    try:
-        data, more = _encode(picture, target, text, quality, strip=metadata == "strip")
-    except GlocalError:
-        raise
-    except Exception as error:
-        raise ArgumentError(
-            f"write image ({path}): {target.name} cannot hold this picture ({error}). Choose TIFF or PNG."
-        ) from error
-    with write_whole(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(data)
+    with write_whole(path, overwrite=overwrite) as temporary, temporary.open("wb+") as file:
+        try:
+            more = _write(file, picture, target, text, quality, strip=metadata == "strip")
+        except (GlocalError, MemoryError):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the disk, not the picture
+            raise ArgumentError(
+                f"write image ({path}): {target.name} cannot hold this picture ({error}). Choose TIFF or PNG."
+            ) from error
     return notes + more
 
 
@@ -128,14 +129,15 @@ def _fitted(picture: Picture, target: Format, depth: str) -> tuple[Picture, tupl
     ), tuple(notes)
 
 
-def _encode(
-    picture: Picture, target: Format, recipe: str | None, quality: int, *, strip: bool
-) -> tuple[bytes, tuple[str, ...]]:
+def _write(
+    file: BinaryIO, picture: Picture, target: Format, recipe: str | None, quality: int, *, strip: bool
+) -> tuple[str, ...]:
     codec = CODECS[target.name]
     if recipe is not None and target.metadata and not codec.own_place:
         picture, recipe = replace(picture, xmp=xmp.with_recipe(picture.xmp, recipe)), None
     if picture.stream is not None and picture.format == target.name and quality == QUALITY:
         data = streams.reused(picture.stream, picture, strip=strip)
         if data is not None:
-            return data, ()
-    return codec.encode(picture, recipe, quality)
+            file.write(data)
+            return ()
+    return codec.write(file, picture, recipe, quality)
