@@ -152,6 +152,7 @@ def test_short_repr_and_a_picture_in_notebooks():
     result = glocal.denoise(PHOTO, 0.1, model="local")
     assert repr(result).startswith("Denoised(24 x 20, 8 bit, ")
     assert len(repr(result)) < 80
+    assert "(24 x 20, float, " in repr(glocal.denoise(PHOTO.astype(np.float32) / 255, 0.1, model="local"))
     shown = Image.open(io.BytesIO(result._repr_png_()))
     np.testing.assert_array_equal(np.asarray(shown), result.image)
 

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 some inputs failed, 2 and on see `glocal.errors`."""
-    debug = "--debug" in arguments
+    debug, bare = "--debug" in arguments, not arguments
     if arguments in (["--version"], ["-V"]):
         from glocal import __version__
 
@@ -81,7 +81,7 @@ def run(arguments: list[str]) -> int:
     try:
         invoke(arguments or ["--help"])
     except typer.Exit as leave:
-        return int(leave.exit_code)
+        return 2 if bare else int(leave.exit_code)  # without a command nothing was done
     except (Exception, KeyboardInterrupt) as error:
         return report_failure(error, debug=debug)
     return 0

@@ -51,7 +51,8 @@ class Result:
 class ImageResult(Result):
     """A picture and how it came about.
 
-    image : of the input's type and shape (an array for a path); see `at_depth` for other depths.
+    image : of the input's type and shape (an array for a path); see `at_depth` for other depths. Only a gray photo
+        (h, w) that style or colour transfer gives colours comes back as (h, w, 3).
     original : the input with its depth, profile and metadata, which the result keeps.
     """
 
@@ -70,7 +71,7 @@ class ImageResult(Result):
 
     @cached_property
     def image(self) -> Any:
-        """The result in the type and shape of the input."""
+        """The result in the type and shape of the input; a gray photo that got colours has three channels."""
         return as_given(self.picture, self.given, self.layout)
 
     def save(
@@ -115,7 +116,8 @@ class ImageResult(Result):
 
     def __repr__(self) -> str:
         h, w = self.picture.size
-        return f"{type(self).__name__}({w} x {h}, {self.picture.depth} bit, {self.seconds:.1f} s{_noted(self.notes)})"
+        depth = "float" if self.picture.depth == "float" else f"{self.picture.depth} bit"
+        return f"{type(self).__name__}({w} x {h}, {depth}, {self.seconds:.1f} s{_noted(self.notes)})"
 
     def _repr_png_(self) -> bytes:
         """Return the picture for notebooks."""

@@ -50,10 +50,13 @@ def describe(error: BaseException) -> str:
 def _described(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return f"stopped: {error}" if str(error) else "stopped"
+    if _is_usage(error) and isinstance(error.__cause__, GlocalError):
+        return _described(error.__cause__)  # a value that the option itself refuses: its message has the remedy
     if _is_usage(error):
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "glocal"
-        return f"error: {error.format_message().rstrip('.')}. Try: `{name} --help`."  # type: ignore[attr-defined]
+        fact = error.format_message().replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
+        return f"error: {fact}. Try: `{name} --help`."
     if _lacks_memory(error):
         return "error: there is not enough memory. Try: a smaller input or --max-memory."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -192,7 +192,7 @@ class DenoiseOptions(Options):
     device: str = option(
         "cpu",
         "Where to compute.",
-        choices=("cpu", "cuda"),
+        metavar="<cpu|cuda>",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",

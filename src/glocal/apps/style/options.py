@@ -50,7 +50,7 @@ class StyleOptions(Options):
         parse=parse_size,
         metavar="<pixels>",
     )
-    iterations: int = option(300, "Number of steps at the first level.", min=0, max=100_000, remedy=_REMEDY)
+    iterations: int = option(300, "Number of steps at the first level.", min=1, max=100_000, remedy=_REMEDY)
     style_scale: float = option(
         1.0,
         "Size of the strokes; 1 gives photo and painting the same longer side.",
@@ -80,7 +80,7 @@ class StyleOptions(Options):
     device: str = option(
         "cpu",
         "Where to compute. Devices round differently, so their pictures differ a little.",
-        choices=("cpu", "cuda"),
+        metavar="<cpu|cuda>",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",

@@ -107,7 +107,7 @@ def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bo
     settings: dict[str, Any] = {"help": _help(field, default) if checked else meta.get("help", "")}
     settings |= {key: meta[key] for key in ("metavar", *(() if checked else ("min", "max"))) if key in meta}
     if "parse" in meta:
-        settings["parser"] = _parser(meta["parse"])
+        settings["parser"] = _parser(meta["parse"], checked)
         settings.setdefault("metavar", "<text>")
         hint = str | None if default is None else str
         default = default if default is None else written(default)
@@ -138,8 +138,11 @@ def _item(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
-def _parser(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
-    """`parse` with its complaints turned into those of wrong usage; a default passes through as it is."""
+def _parser(parse: Callable[[str], Any], checked: bool) -> Callable[[Any], Any]:
+    """Turn the errors of `parse` into those of wrong usage; a default passes through as it is.
+
+    If the dataclass checks its values itself (`checked`), text that `parse` cannot read is left for its message.
+    """
 
     def parser(text: Any) -> Any:
         if not isinstance(text, str):
@@ -147,6 +150,8 @@ def _parser(parse: Callable[[str], Any]) -> Callable[[Any], Any]:
         try:
             return parse(text)
         except (GlocalError, ValueError) as error:
+            if checked and not isinstance(error, GlocalError):
+                return text
             raise typer.BadParameter(str(error)) from error
 
     return parser
