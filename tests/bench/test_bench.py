@@ -36,7 +36,14 @@ def signals() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return (torch.rand(size, generator=make) for size in ((16, 16, 3), (16, 16, 1), (200,)))
 
 
-def test_conv_measures_every_work_beside_its_peer():
+@pytest.fixture
+def once(monkeypatch):
+    """Time each work once, without warming up: what is tested here is not the time."""
+    for module in (conv, cuda, graph, grid):
+        monkeypatch.setattr(module, "interleave", lambda works, **_: timing.interleave(works, repeats=1, warmup=0))
+
+
+def test_conv_measures_every_work_beside_its_peer(once):
     lab, _, _ = signals()
     rows = conv.run(100 * lab, QUICK)
     assert len({row.work for row in rows}) == 13
@@ -50,7 +57,7 @@ def test_conv_measures_every_work_beside_its_peer():
             assert row.note.startswith("not installed")
 
 
-def test_a_missing_peer_is_listed_as_missing(monkeypatch):
+def test_a_missing_peer_is_listed_as_missing(monkeypatch, once):
     without(monkeypatch, "torch_geometric", "scipy", "faiss")
     lab, gray, speech = signals()
     rows = graph.run(100 * lab, gray, speech, 90 * lab, QUICK)
@@ -61,7 +68,7 @@ def test_a_missing_peer_is_listed_as_missing(monkeypatch):
     assert [row.peer for row in missing] == [conv.GEOMETRIC] * 3
 
 
-def test_graph_agrees_with_its_peers():
+def test_graph_agrees_with_its_peers(once):
     lab, gray, speech = signals()
     rows = graph.run(100 * lab, gray, speech, 90 * lab, QUICK)[:-1]
     assert any(row.peer != graph.FLAT for row in rows)
@@ -135,7 +142,7 @@ def test_the_document_names_the_machine():
     assert kept["machine"]["versions"]["torch"] == torch.__version__
 
 
-def test_cuda_measures_layers_searches_and_whole_runs():
+def test_cuda_measures_layers_searches_and_whole_runs(once):
     """On the CPU, since the GPU's work is what a GPU is needed for; the measuring is the same."""
     make = torch.Generator().manual_seed(0)
     pairs = [tuple(100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))]

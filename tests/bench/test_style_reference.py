@@ -26,7 +26,7 @@ def pair(side):
     return [square(name, side, torch.float32) for name in ("bridge.jpg", "van_gogh_auvers.jpg")]
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
+@pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("side", [32, 64])
 def test_coarse_levels_follow_the_definition(side, seed):
     ours, _ = differences(*pair(side), seed)
@@ -35,21 +35,21 @@ def test_coarse_levels_follow_the_definition(side, seed):
 
 def test_finer_levels_follow_the_definition_more_nearly_than_plain_float32():
     """Not always: a rounding error can still open or close a map, where the gradient jumps (docs/style.md counts them)."""
-    ours, plain = zip(*(differences(*pair(128), seed) for seed in range(5)), strict=True)
+    ours, plain = zip(*(differences(*pair(96), seed) for seed in range(3)), strict=True)
     assert np.median(ours) < min(1e-3, np.median(plain))
 
 
-@pytest.mark.parametrize("side", [32, 64, 128])
+@pytest.mark.parametrize("side", [32, 96])
 def test_float32_losses_at_the_same_points(side, monkeypatch):
-    """Where rounding errors cannot grow, twenty iterations agree to 1e-5 at every level, whatever the seed."""
+    """Where rounding errors cannot grow, ten iterations agree to 1e-5 at every level, whatever the seed."""
     photo, painting = (square(name, side, torch.float32) for name in ("bridge.jpg", "van_gogh_auvers.jpg"))
     objectives, seen = [], []
     monkeypatch.setattr(style_reference, "plain_lbfgs", lambda total, x, n: (x, [objectives.append(total)]))
-    plain_style_transfer(photo, painting, sides=[side], iterations=20, seed=3)
+    plain_style_transfer(photo, painting, sides=[side], iterations=10, seed=3)
     monkeypatch.setattr(fast, "REPORT_SECONDS", 0.0)
-    chosen = style_options("paper", {"iterations": 20, "coarsest": side, "seed": 3})
+    chosen = style_options("paper", {"iterations": 10, "coarsest": side, "seed": 3})
     solve(Task(photo, (painting,)), chosen, lambda p: seen.append((p.image.view(-1, 3) / 100, p.loss)))
-    assert len(seen) == 20
+    assert len(seen) == 10
     for x, loss in seen:
         assert abs(float(objectives[0](x)) - loss) < 1e-5 * loss
 

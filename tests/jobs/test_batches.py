@@ -71,7 +71,8 @@ def files(folder):
 def script(folder):
     """run.py, which is `glocal` with the command of this file alone."""
     (folder / "run.py").write_text(
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        f"import signal, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it would be ignored\n"
         "from glocal.cli import main\n"
         f"main.COMMANDS = {{'copy': ('{Path(__file__).stem}:copy', 'Copy.')}}\n"
         "if __name__ == '__main__': main.main(sys.argv[1:])\n"

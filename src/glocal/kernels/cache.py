@@ -50,7 +50,7 @@ class CacheFolder:
 @cache
 def cache_folder() -> CacheFolder:
     """Make the folder for compiled kernels, or say why there is none. Old versions' folders are removed in passing."""
-    place = _place(os.environ)
+    place = place_of(os.environ)
     folder = place / source_hash()
     try:
         new = not folder.exists()
@@ -60,7 +60,7 @@ def cache_folder() -> CacheFolder:
     except OSError as error:
         return CacheFolder(folder, (error.strerror or str(error)).lower())
     if new:
-        _remove_old(place, keep=folder)
+        remove_old(place, keep=folder)
     return CacheFolder(folder)
 
 
@@ -76,8 +76,8 @@ def source_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def _place(settings: Mapping[str, str]) -> Path:
-    """Return the folder that holds the folders of all versions."""
+def place_of(settings: Mapping[str, str]) -> Path:
+    """Return the folder that holds the folders of all versions, from the environment variables."""
     if settings.get(SETTING):
         return Path(settings[SETTING]).absolute() / "kernels"
     if settings.get("NUMBA_CACHE_DIR"):
@@ -95,7 +95,7 @@ def _place(settings: Mapping[str, str]) -> Path:
     return root / "glocal" / "kernels"
 
 
-def _remove_old(place: Path, *, keep: Path) -> None:
+def remove_old(place: Path, *, keep: Path) -> None:
     """Remove folders of other versions, except the newest few and those used within a day.
 
     A process that still uses one finds its files gone, and compiles again.

@@ -253,16 +253,16 @@ def test_structure_moves_its_parts_together():
 
 
 def test_more_structure_keeps_more_of_the_photo():
-    photo = np.asarray(Image.open(samples.path("temple.jpg")).convert("RGB").resize((48, 36)))
-    painting = Image.open(samples.path("van_gogh_auvers.jpg")).convert("RGB").resize((48, 40))
+    photo = np.asarray(Image.open(samples.path("temple.jpg")).convert("RGB").resize((32, 24)))
+    painting = Image.open(samples.path("van_gogh_auvers.jpg")).convert("RGB").resize((32, 28))
 
     def gradients(image):
         light = image.astype(np.float64).mean(2)
         return np.concatenate([np.diff(light, axis=axis).ravel() for axis in (0, 1)])
 
     found = []
-    for structure in (0, 0.25, 0.5, 1):
-        image = run(photo, painting, preset="brush", size="keep", iterations=60, structure=structure).image
+    for structure in (0, 0.5, 1):
+        image = run(photo, painting, preset="brush", size="keep", iterations=40, structure=structure).image
         found.append(np.corrcoef(gradients(image), gradients(photo))[0, 1])
     assert found == sorted(found)
     assert found[-1] > found[0] + 0.2

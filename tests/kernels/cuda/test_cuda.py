@@ -23,11 +23,11 @@ gpu = pytest.mark.skipif(DEVICE == "cpu", reason="there is no GPU here")
 
 # h, w, c, patch, k, coords, radius
 SEARCHES = [
-    (6, 7, 3, (3, 3), 5, 1.0, None),
+    (4, 5, 3, (3, 3), 5, 1.0, None),
     (4, 5, 1, (3, 3), 4, 0.0, None),
     (5, 4, 2, (3, 3), 3, 0.5, 2),
     (1, 9, 1, (1, 5), 3, 0.0, None),
-    (3, 4, 1, (7, 7), 4, 0.2, None),
+    (2, 4, 1, (7, 7), 4, 0.2, None),
     (3, 4, 2, (5, 5), 9, 0.3, None),
     (4, 4, 3, (1, 1), 1, 1.0, None),
     (3, 4, 1, (3, 3), np.int64(4), 1e-10, None),

@@ -43,7 +43,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
         if kept:
-            dispatcher._cache = _KernelCache(function)
+            dispatcher._cache = KernelCache(function)
         return dispatcher
 
     return decorate
@@ -73,8 +73,8 @@ class _Files(caching.CompileResultCacheImpl):
     _locator_classes = [_Locator]  # type: ignore[list-item]  # noqa: RUF012
 
 
-class _KernelCache(caching.FunctionCache):
-    """Numba's cache of one function, which gives up quietly when the disk does not play along."""
+class KernelCache(caching.FunctionCache):
+    """Numba's cache of one function, which gives up quietly when the disk cannot be used."""
 
     _impl_class = _Files
 
@@ -153,7 +153,7 @@ class _Watch(event.Listener):
 
 
 def _ours(event: Any) -> bool:
-    return isinstance(event.data["dispatcher"]._cache, _KernelCache)
+    return isinstance(event.data["dispatcher"]._cache, KernelCache)
 
 
 def _name(event: Any) -> str:
