@@ -48,7 +48,9 @@ def test_gray_arrays_keep_their_two_axes():
     assert glocal.denoise(gray, 0.1, model="local").image.shape == gray.shape
     assert glocal.denoise(gray[..., None], 0.1, model="local").image.shape == (20, 24, 1)
     assert glocal.denoise(torch.from_numpy(gray), 0.1, model="local").image.shape == gray.shape
-    assert glocal.stylize(gray, PHOTO, **QUICK, strength=0).image.shape == gray.shape
+    assert glocal.stylize(gray, PHOTO, **QUICK, keep_color="luma").image.shape == gray.shape
+    assert glocal.stylize(gray, PHOTO, **QUICK).image.shape == (20, 24, 3)  # the painting brings colour
+    assert glocal.recolor(gray, PHOTO, colors=4).image.shape == (20, 24, 3)
 
 
 @pytest.mark.parametrize(("call", "name"), list(zip(CALLS.values(), ["photo", "photo", "image"])), ids=CALLS)

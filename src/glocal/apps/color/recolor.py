@@ -117,8 +117,8 @@ def recolor(
     Returns
     -------
     Recolored
-        Its `image` has the type and shape of the photo; a gray photo (h, w) gives (h, w, 3), since it gets colours. Cost: O(pixels) for the colours and O(colors^3) for the
-        palette, about 0.1 s; memory for two float copies of the photo.
+        Its `image` has the type and shape of the photo; a gray photo (h, w) that gets colours gives (h, w, 3). Cost:
+        O(pixels) for the colours and O(colors^3) for the palette, about 0.1 s; memory for two float copies of the photo.
 
     Raises
     ------

@@ -158,8 +158,8 @@ def stylize(
     -------
     StyleResult
         Its `image` has the type of the photo and, with `size="keep"`, its shape. A gray photo (h, w) gives
-        (h, w, 3), since the painting brings colour. Cost of an iteration at n pixels: O(n m (d c + m)) for each network of m maps and degree d. Memory: about
-        `4 n (m + 2 d)` bytes for each network.
+        (h, w, 3), since the painting brings colour; a gray result stays (h, w). Cost of an iteration at n pixels:
+        O(n m (d c + m)) for each network of m maps and degree d. Memory: about `4 n (m + 2 d)` bytes for each network.
 
     Raises
     ------

@@ -79,6 +79,7 @@ class KernelCache(caching.FunctionCache):
     _impl_class = _Files
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled kernel, or None if there is none that can be read."""
         if _watch.gave_up():
             return None
         try:
@@ -89,6 +90,7 @@ class KernelCache(caching.FunctionCache):
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
+        """Write a compiled kernel, or keep all kernels in memory from now on."""
         if _watch.depth or _watch.gave_up():
             return
         try:
