@@ -84,6 +84,33 @@ def write_whole(path: str | os.PathLike[str], *, overwrite: bool = False) -> Ite
             os.close(lock)
 
 
+@contextlib.contextmanager
+def hidden_folder(beside: Path) -> Iterator[Path]:
+    """Yield a new hidden folder next to `beside`, for files that belong to a run. It is removed at the end.
+
+    If the process is killed, the next process that writes into the same place removes it. Folders inside of it are not
+    removed.
+
+    >>> import tempfile
+    >>> with hidden_folder(Path(tempfile.mkdtemp()) / "run") as folder:
+    ...     _ = (folder / "a").write_text("1")
+    >>> folder.exists()
+    False
+    """
+    remove_unfinished(beside.parent)
+    folder = _hidden_name(beside)
+    try:
+        lock = _claim(folder)
+    except OSError as error:
+        raise output_error(beside, error) from error
+    try:
+        yield folder
+    finally:
+        _remove(folder)
+        if lock is not None:
+            os.close(lock)
+
+
 @functools.lru_cache(maxsize=4096)
 def remove_unfinished(folder: Path) -> None:
     """Remove what killed processes left unfinished in a folder. Each process looks into a folder once.

@@ -19,6 +19,7 @@ class Progress(float):
 
     step : what is being done; `COMPILE` while kernels are compiled, once on each machine.
     seconds, seconds_left : time since the start without the time for compiling, and an estimate of the rest.
+    note : anything else that is worth showing, in words.
     level, levels, iteration, iterations, loss : where an optimisation from coarse to fine stands.
     image : the current result, not a copy. `snapshot()` returns what a run needs to go on from here.
 
@@ -34,6 +35,7 @@ class Progress(float):
         fraction: float,
         *,
         step: str = "",
+        note: str = "",
         seconds: float | None = None,
         seconds_left: float | None = None,
         level: int = 0,
@@ -44,7 +46,7 @@ class Progress(float):
         image: Any = None,
         snapshot: Callable[[], Any] | None = None,
     ) -> None:
-        self.step, self.seconds, self.seconds_left = step, seconds, seconds_left
+        self.step, self.note, self.seconds, self.seconds_left = step, note, seconds, seconds_left
         self.level, self.levels, self.iteration, self.iterations = level, levels, iteration, iterations
         self.loss, self.image, self.snapshot = loss, image, snapshot
 

@@ -11,8 +11,10 @@ from types import FrameType
 
 
 @contextlib.contextmanager
-def stop_on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]]:
+def stop_on_interrupt(say: Callable[[str], None], after: str = "this iteration") -> Iterator[Callable[[], bool]]:
     """Give a function that tells whether the user asked to stop; `say` gets the answer to the first Ctrl-C.
+
+    `after` names what is finished first.
 
     Only the main thread of the main process can hear Ctrl-C; elsewhere the answer is always no.
     """
@@ -26,7 +28,7 @@ def stop_on_interrupt(say: Callable[[str], None]) -> Iterator[Callable[[], bool]
         if asked:
             raise KeyboardInterrupt
         asked = True
-        say("stopping after this iteration; press Ctrl-C again to stop at once")
+        say(f"stopping after {after}; press Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, hear)
     try:

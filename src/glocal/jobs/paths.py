@@ -94,11 +94,16 @@ def plan_tasks(
 
 
 def output_root(output: str | None) -> Path:
-    """Return the folder of a whole batch: the output folder, or the current one."""
-    if output is None:
+    """Return the folder of a whole batch: the output folder, or the current one.
+
+    >>> output_root("out").name, output_root("out/{stem}.png").name
+    ('out', 'out')
+    """
+    if output is None or output == "-":
         return Path()
     path = Path(output)
-    return path if _is_folder(path) or _names_folder(output) else path.parent
+    named = _names_folder(output) or not ("{" in path.name or path.suffix)
+    return path if named or _is_folder(path) else path.parent
 
 
 def _folder_of(output: str | None) -> Path | None:

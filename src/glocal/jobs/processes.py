@@ -133,8 +133,17 @@ def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
     end_with_parent()
     signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
+    set_threads(threads)
+
+
+def set_threads(threads: int) -> None:
+    """Let this process compute on so many threads, whether torch and numba are imported already or later."""
     for name in _THREADS:
-        os.environ[name] = str(threads)
+        if name != "NUMBA_NUM_THREADS" or "numba" not in sys.modules:  # numba refuses another number later
+            os.environ[name] = str(threads)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
 
 
 def end_with_parent() -> None:

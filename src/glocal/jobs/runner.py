@@ -21,10 +21,12 @@ def run_tasks(
     jobs: int,
     overwrite: bool,
     progress: Callable[[str], contextlib.AbstractContextManager[Callback]],
+    elsewhere: Callable[[list[Task], Callback], Iterator[Outcome]] | None = None,
 ) -> Iterator[Outcome]:
     """Outcomes as they come; a single task raises instead of failing, so that its exit code is the command's.
 
-    `progress(title)` gives a callback for one file, or for all of them if several run at once.
+    `progress(title)` gives a callback for one file, or for all of them if several run at once. `elsewhere(tasks, callback)`
+    does the tasks instead of this process, for example on a cluster.
     """
     waiting: list[Task] = []
     for task in tasks:
@@ -37,6 +39,11 @@ def run_tasks(
             if len(tasks) == 1:
                 raise
             yield failure(task, error)
+    if elsewhere is not None:
+        if waiting:
+            with progress(f"{len(waiting)} files") as tell:
+                yield from elsewhere(waiting, tell)
+        return
     if jobs > 1 and len(waiting) > 1:
         with progress(f"{len(waiting)} files") as tell:
             yield from run_in_processes(waiting, work, estimate, jobs=jobs, tell=tell)

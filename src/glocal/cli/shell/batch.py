@@ -7,9 +7,10 @@ of a module (or `functools.partial`s of one), since `--jobs` sends them to other
 
 from __future__ import annotations
 
+import functools
 import json
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import typer
 
 from glocal.atomic import write_whole
 from glocal.cli.shell.console import Report
+from glocal.cluster.options import ClusterOptions
 from glocal.errors import ArgumentError, GlocalError
 from glocal.jobs.batch import Outcome, Work, check_more, fit_jobs, is_wanted
 from glocal.jobs.failures import Stopped, describe
@@ -26,14 +28,14 @@ from glocal.jobs.memory import available_memory, bytes_text, parse_bytes
 from glocal.jobs.paths import Task, output_root, plan_tasks
 from glocal.jobs.runner import run_tasks
 from glocal.options import option
-from glocal.progress import seconds_text
+from glocal.progress import Callback, seconds_text
 
 FAILED_NAMES = ("failed.json", "failed.glocal.json")
 
 
 @dataclass(frozen=True)
-class BatchOptions:
-    """Flags of every command that turns files into files."""
+class FolderOptions:
+    """Which files a command turns into which, and how many at a time."""
 
     output: str | None = option(
         None,
@@ -52,6 +54,11 @@ class BatchOptions:
     )
 
 
+@dataclass(frozen=True)
+class BatchOptions(ClusterOptions, FolderOptions):
+    """Flags of every command that turns files into files."""
+
+
 def run_batch(
     command: str,
     inputs: Sequence[str],
@@ -63,6 +70,7 @@ def run_batch(
     report: Report,
     also: Sequence[str | None] = (),
     check: Callable[[int], None] | None = None,
+    gpu: bool = False,
 ) -> None:
     """Do the work for every input and report.
 
@@ -82,6 +90,8 @@ def run_batch(
         Files that are written beside the outputs, None for those that are not.
     check : callable or None
         Called with the number of inputs before anything is done; raises if the flags do not fit it.
+    gpu : bool
+        The work needs a GPU, which a cluster then has to provide.
 
     Raises
     ------
@@ -92,6 +102,7 @@ def run_batch(
     """
     if options.skip_existing and options.overwrite:
         raise ArgumentError("--skip-existing and --overwrite contradict each other. Give one of them.")
+    options.check(jobs=options.jobs)
     tasks = plan_tasks(command, inputs, output=options.output, recursive=options.recursive, suffixes=suffixes)
     tasks = [replace(task, skip=options.skip_existing) for task in tasks]
     if check is not None:
@@ -109,10 +120,11 @@ def run_batch(
         )
     started = time.monotonic()
     outcomes: list[Outcome] = []
-    alone = len(tasks) == 1
+    alone = len(tasks) == 1 and not options.on_cluster
+    elsewhere = _cluster(work, estimate, options, report, gpu=gpu) if options.on_cluster else None
     try:
         for outcome in run_tasks(
-            tasks, work, estimate, jobs=jobs, overwrite=options.overwrite, progress=report.progress
+            tasks, work, estimate, jobs=jobs, overwrite=options.overwrite, progress=report.progress, elsewhere=elsewhere
         ):
             outcomes.append(outcome)
             if outcome.state == "failed" and not alone:
@@ -126,6 +138,18 @@ def run_batch(
     if any(outcome.state == "failed" for outcome in outcomes):
         raise typer.Exit(1)
     return None
+
+
+def _cluster(
+    work: Work, estimate: Callable[[Task], Cost], options: BatchOptions, report: Report, *, gpu: bool
+) -> Callable[[list[Task], Callback], Iterator[Outcome]]:
+    """Return a function that runs tasks on a cluster. Only it imports Dask."""
+    from glocal.cluster.folders import run_on_cluster
+
+    return functools.partial(
+        run_on_cluster, work=work, estimate=estimate, options=options, folder=output_root(options.output),
+        memory=options.max_memory, overwrite=options.overwrite, gpu=gpu, say=report.say,
+    )  # fmt: skip
 
 
 def _show_plan(

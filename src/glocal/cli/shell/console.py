@@ -158,7 +158,7 @@ def _read(value: Any, *, short: bool = False) -> tuple[float, str]:
     if getattr(value, "step", "") == COMPILE:
         spent = f", {seconds_text(value.seconds)} so far" if value.seconds and value.seconds >= 1 else ""
         return fraction, f"compiling kernels, once for this machine{spent}"
-    parts = []
+    parts = [value.note] if getattr(value, "note", "") else []
     if getattr(value, "iteration", None) is not None and not short:
         parts.append(f"level {value.level + 1}/{value.levels}, iteration {value.iteration}/{value.iterations}")
         if value.loss is not None:

@@ -34,6 +34,7 @@ def file_command(job: type[Job]) -> Callable[..., None]:
             report=report,
             also=work.more_outputs(),
             check=work.check,
+            gpu=str(getattr(options, "device", "cpu")).startswith("cuda"),
         )
 
     command.__doc__, command.__name__ = job.__doc__, job.name

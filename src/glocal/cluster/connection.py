@@ -1,0 +1,97 @@
+"""Connect to a Dask cluster, or start one on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from glocal.cluster.options import ClusterOptions
+from glocal.errors import DeviceError, InputError, MissingDependencyError
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+CONNECT_SECONDS = 30.0
+_LOCAL_SETTINGS: dict[str, Any] = {
+    # Dask makes malloc give back memory at once, which doubles the processor time of our work.
+    "distributed.nanny.pre-spawn-environ": {},
+    # A group is repeated as often as needed: its journal names the file that kills its worker.
+    "distributed.scheduler.allowed-failures": 1000,
+    # The plan of the command limits memory. Results are short lists, so there is nothing to move to the disk.
+    "distributed.worker.memory.target": False,
+    "distributed.worker.memory.spill": False,
+    "distributed.worker.memory.pause": False,
+    "distributed.worker.memory.terminate": 0.95,
+}
+
+
+@contextlib.contextmanager
+def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str], None]) -> Iterator[Client]:
+    """Yield a client of the cluster that the options name; a local cluster ends with the block.
+
+    Parameters
+    ----------
+    memory : int or None
+        Bytes that each process of a local cluster may take; one that takes more is ended and started again.
+    say : callable
+        Gets the number of workers and the address of the dashboard.
+
+    Raises
+    ------
+    MissingDependencyError
+        `distributed` is not installed.
+    InputError
+        The scheduler file cannot be read.
+    DeviceError
+        The scheduler does not answer, or has no worker.
+    """
+    try:
+        import dask
+        from distributed import Client
+    except ImportError as error:
+        raise MissingDependencyError(
+            "cluster: the library distributed is not installed. Run `pip install 'glocal[cluster]'`."
+        ) from error
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.logging.distributed": "error"}))
+        if options.cluster is not None:
+            stack.enter_context(dask.config.set(_LOCAL_SETTINGS))
+            address: Any = stack.enter_context(_local(options.processes, memory))
+        else:
+            address = options.scheduler
+        if options.scheduler_file is not None and not Path(options.scheduler_file).is_file():
+            raise InputError(
+                f"--scheduler-file ({options.scheduler_file}): there is no such file. Start the scheduler first."
+            )
+        where = options.cluster or options.scheduler or options.scheduler_file
+        try:
+            found: Any = {"scheduler_file": options.scheduler_file} if options.scheduler_file else {"address": address}
+            client: Client = stack.enter_context(Client(**found, timeout=CONNECT_SECONDS, set_as_default=False))
+            client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise DeviceError(
+                f"cluster ({where}): there is no answer, or no worker, within {CONNECT_SECONDS:.0f} s ({error}). "
+                "Check the address and start workers."
+            ) from error
+        count = len(client.nthreads())
+        say(f"cluster {where}: {count} worker{'s' * (count > 1)}, dashboard {client.dashboard_link} (needs bokeh)")
+        yield client
+
+
+def _local(processes: int, memory: int | None) -> Any:
+    """Start a scheduler in this process and workers in others. Each worker runs one task at a time."""
+    from distributed import LocalCluster
+
+    return LocalCluster(
+        n_workers=processes,
+        threads_per_worker=1,
+        processes=True,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        memory_limit=memory or 0,
+        silence_logs=logging.CRITICAL,
+        preload=["glocal.cluster.worker"],
+    )

@@ -1,0 +1,76 @@
+"""The flags that send the work of a command to a cluster. Imports neither Dask nor torch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from glocal.errors import ArgumentError
+from glocal.options import option
+
+_LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+
+
+def parse_cluster(text: str) -> str:
+    """Check the value of `--cluster`.
+
+    Raises
+    ------
+    ArgumentError
+        The text is not local:N.
+
+    >>> parse_cluster("local:2")
+    'local:2'
+    """
+    if not _LOCAL.fullmatch(text):
+        raise ArgumentError(f"--cluster: `{text}` must be local:N with N processes. Write it like local:4.")
+    return text
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where files are worked on, and in which portions."""
+
+    scheduler: str | None = option(None, "Work on the cluster of this Dask scheduler, such as tcp://HOST:8786.")
+    scheduler_file: str | None = option(None, "The same, with the address from the file that the scheduler wrote.")
+    cluster: str | None = option(
+        None, "Start a cluster of N processes on this machine.", parse=parse_cluster, metavar="<local:N>"
+    )
+    batch_seconds: float = option(30.0, "On a cluster: work that is sent to a worker at a time, in seconds.", min=0.0)
+    worker_threads: int | None = option(
+        None, "On a cluster: threads of each worker. Default: the cores divided by N, or what the worker has.", min=1
+    )
+    retries: int = option(0, "On a cluster: how often a file that failed is tried again.", min=0)
+
+    @property
+    def on_cluster(self) -> bool:
+        """Whether the work goes to a cluster."""
+        return any((self.scheduler, self.scheduler_file, self.cluster))
+
+    @property
+    def processes(self) -> int:
+        """The N of local:N, or 0.
+
+        >>> ClusterOptions(cluster="local:3").processes
+        3
+        """
+        found = _LOCAL.fullmatch(self.cluster or "")
+        return int(found[1]) if found else 0
+
+    def check(self, *, jobs: int) -> None:
+        """Refuse flags that contradict each other.
+
+        Raises
+        ------
+        ArgumentError
+            Two clusters are named, or `--jobs` is given as well.
+        """
+        given = [
+            f"--{name.replace('_', '-')}" for name in ("scheduler", "scheduler_file", "cluster") if getattr(self, name)
+        ]
+        if len(given) > 1:
+            raise ArgumentError(f"{given[0]} and {given[1]} name two clusters. Give one of them.")
+        if given and jobs > 1:
+            raise ArgumentError(
+                f"--jobs (={jobs}) is for one machine, and {given[0]} names a cluster. Leave --jobs out."
+            )
