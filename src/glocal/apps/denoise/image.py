@@ -75,7 +75,7 @@ class Denoised(ImageResult):
         pixels = _empty(self.scratch, source.shape, dtype)
         for top in range(0, len(source), _ROWS):
             pixels[top : top + _ROWS] = to_type(source[top : top + _ROWS], dtype)
-        _release(self.scratch)
+            _release(self.scratch)
         return replace(self.original, pixels=pixels)
 
 

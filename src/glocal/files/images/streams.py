@@ -71,7 +71,8 @@ def with_comments(data: bytes, picture: Picture) -> bytes:
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF and 0xE0 <= data[at + 1] <= 0xEF:
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return data[:at] + _comments(picture) + data[at:]
+    more = _comments(picture)
+    return data[:at] + more + data[at:] if more else data
 
 
 def _comments(picture: Picture) -> bytes:
