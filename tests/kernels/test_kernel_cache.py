@@ -156,6 +156,21 @@ def test_folders_of_old_versions_are_removed(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_kernel_is_compiled_by_one_process_and_loaded_by_the_others(tmp_path):
+    """Two processes need it at the same moment."""
+    start = "import time, pathlib, os\nfrom glocal.kernels.cpu.compiled import njit\n" + (
+        f"folder = pathlib.Path({str(tmp_path)!r}); (folder / f'ready{{os.getpid()}}').touch()\n"
+        "while len(list(folder.glob('ready*'))) < 2: time.sleep(0.001)\n"
+    )
+    env = os.environ | {"GLOCAL_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(SOURCES.parent)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", start + USE], env=env, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = sorted(process.communicate()[0].split()[:2] for process in started)
+    assert said == [["41", "0"], ["41", "2"]]  # two messages: compiling begins, compiling ends
+
+
 def test_two_processes_do_not_share_a_file(tmp_path):
     """Saving at the same time, each gives its kernels files of their own."""
     one, two = USE, USE.replace("(20, 21)", "(20.0, 21.0)")

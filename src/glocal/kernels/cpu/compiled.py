@@ -25,6 +25,7 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _log = logging.getLogger("glocal")
+_WAIT = 60.0  # seconds that a process waits for another one to compile a kernel
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -77,11 +78,21 @@ class KernelCache(caching.FunctionCache):
     """Numba's cache of one function, which gives up quietly when the disk cannot be used."""
 
     _impl_class = _Files
+    _turn: _Turn | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled kernel, or None if there is none that can be read."""
         if _watch.gave_up():
             return None
+        found = self._load(sig, target_context)
+        if found is None and _watch.depth == 0:
+            self._turn = _Turn(f"{self.cache_path}/{self._impl.filename_base}.turn")
+            found = self._load(sig, target_context)  # another process may have compiled it meanwhile
+            if found is not None:
+                self._turn = None
+        return found
+
+    def _load(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # a damaged file may raise anything at all; it is compiled and written again
@@ -98,6 +109,32 @@ class KernelCache(caching.FunctionCache):
                 super().save_overload(sig, data)
         except OSError as error:
             _watch.give_up((error.strerror or str(error)).lower())
+        self._turn = None
+
+
+class _Turn:
+    """The right to compile a kernel: processes that need the same one wait for the first, at most a minute.
+
+    It ends with the object, or with the process.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._handle = -1
+        if fcntl is None:
+            return
+        with contextlib.suppress(OSError):  # some folders have no locks; then each process compiles
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            end = time.monotonic() + _WAIT
+            while time.monotonic() < end:
+                try:
+                    fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    return
+                except BlockingIOError:
+                    time.sleep(0.02)
+
+    def __del__(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
 
 
 @contextlib.contextmanager
