@@ -69,6 +69,7 @@ for _name, _schema in _SCHEMAS.items():
 
 graph_conv = torch.ops.glocal.graph_conv.default
 shared_conv = torch.ops.glocal.shared_conv.default
+shared_conv_backward = torch.ops.glocal.shared_conv_backward.default
 extract = torch.ops.glocal.extract.default
 gram = torch.ops.glocal.gram.default
 gram_backward = torch.ops.glocal.gram_backward.default

@@ -101,6 +101,36 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     return y if x.ndim == 3 else y.squeeze(0)
 
 
+@torch.no_grad()
+def shared_conv_transposed(y: Tensor, graph: Graph, taps: Tensor) -> Tensor:
+    """Apply the transpose of `shared_conv`: `x[j, c] = sum over (i, l) with j_l = j of g_il y[i, c] h[l]`.
+
+    It is the gradient of `shared_conv` with respect to its signal, for losses with a known gradient.
+
+    Parameters
+    ----------
+    y : Tensor, (n, c)
+        A signal on the vertices of the graph.
+    graph, taps
+        As in `shared_conv`.
+
+    Returns
+    -------
+    Tensor, (s, c)
+        A signal on the sources of the graph. Cost: O(n d c).
+
+    Examples
+    --------
+    >>> from glocal import grid_graph
+    >>> shared_conv_transposed(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="reflect"), torch.ones(3)).T
+    tensor([[ 3., 12.,  6.]])
+    """
+    sources = y.new_empty(1, graph.num_sources, y.shape[-1])  # only its shape counts
+    neighbors, weights = graph.neighbors, _like(graph.weights, y)
+    x: Tensor = ops.shared_conv_backward(y.unsqueeze(0), sources, neighbors, weights, taps, (True, False, False))[0]
+    return x.squeeze(0)
+
+
 def extract(x: Tensor, graph: Graph) -> Tensor:
     """Extract patches `p[i, l, c] = g_il x[j_l, c]` (equation 5), for layers of your own.
 

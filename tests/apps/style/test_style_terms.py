@@ -67,6 +67,21 @@ def test_an_anchor_can_weigh_pixels():
     assert float(anchor(torch.tensor([[3.0, 0, 0], [5.0, 5, 5]]))) == 2 * 9 / 2
 
 
+@pytest.mark.parametrize("kind", ["centred", "white"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_gradient_of_the_anchor_is_that_of_autograd(kind, shared):
+    neighbors = torch.randint(0, 20, (20, 4), generator=torch.Generator().manual_seed(1))
+    graph = Graph(neighbors, noise(20, 4, seed=2).double())
+    share = noise(20, seed=3).double() if shared else None
+    frame = color_frame([noise(20, 3, seed=4)], [1.0], kind)
+    anchor = Anchor(graph, noise(20, 3).double(), torch.tensor([1.0, 0.3, 0.2]).double(), frame, 3, share)
+    z = noise(20, 3, seed=5).double()
+    value, gradient = anchor.value_and_gradient(z)
+    expected, slope = value_and_gradient(anchor.__call__, z)
+    torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
+    torch.testing.assert_close(gradient, slope, rtol=1e-10, atol=1e-14)
+
+
 def test_edges_are_where_the_luminance_changes():
     lab = torch.zeros(12, 16, 3)
     lab[:, 8:, 0] = 50

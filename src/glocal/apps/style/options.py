@@ -182,8 +182,8 @@ PRESETS: dict[str, StyleOptions] = {
         **_SIZES,
         **structure_parts(0.5),
     ),
-    "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, **_SIZES),
-    "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, colors="centred"),
+    "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.7, **_SIZES),
+    "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred"),
     "paper": StyleOptions(preset="paper", size=256),
 }
 DEFAULT_PRESET = "painterly"

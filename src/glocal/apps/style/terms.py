@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glocal.apps.style.networks import Network, mean_gram
 from glocal.graph import Graph
-from glocal.nn.functional import gram_pullback, shared_conv, total_variation, variation_slope
+from glocal.nn.functional import gram_pullback, shared_conv, shared_conv_transposed, total_variation, variation_slope
 from glocal.optim.objectives import value_and_gradient
 
 
@@ -112,9 +112,27 @@ class Anchor:
 
     def __call__(self, z: Tensor) -> Tensor:
         """Return the value at z (n, 3), in the colours of the networks."""
+        away = self._averaged(z)
+        return (away.square() if self.share is None else away.square() * self.share.unsqueeze(1)).sum() / len(z)
+
+    @torch.no_grad()
+    def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the value and its gradient `2 / n A'^reach (share A^reach (x - target) channels) channels`."""
+        away = self._averaged(z)
+        slope = away if self.share is None else away * self.share.unsqueeze(1)
+        value = (slope * away).sum() / len(z)
+        graph, taps = self.graph, self._taps(away)
+        for _ in range(self.reach):
+            slope = shared_conv_transposed(slope, graph, taps)
+        gradient = slope * (self.channels * (2 / len(z)))
+        return value, gradient if self.frame.upright else gradient @ self.frame.color.T.to(gradient)
+
+    def _averaged(self, z: Tensor) -> Tensor:
         away = (self.frame.back(z) - self.target).to(self.channels) * self.channels
-        taps = torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=away.dtype, device=z.device)
+        taps = self._taps(away)
         for _ in range(self.reach):
             away = shared_conv(away, self.graph, taps)
-        squares = away.square() if self.share is None else away.square() * self.share.unsqueeze(1)
-        return squares.sum() / len(z)
+        return away
+
+    def _taps(self, like: Tensor) -> Tensor:
+        return torch.full((self.graph.degree,), 1 / self.graph.degree, dtype=like.dtype, device=like.device)

@@ -29,10 +29,18 @@ def add_rows(x, rows, scales, count, c, place, out):
                 x, (columns + size - 1) // size, x.ctypes.data + shift, rows.ctypes.data, scales.ctypes.data,
                 columns - size, out.ctypes.data + place * x.itemsize + shift, count,
             )  # fmt: skip
-            continue
+        else:
+            add_few(x, rows, scales, count, begin, c, place, out)
+
+
+@njit(nogil=True, inline="always")
+def add_few(x, rows, scales, count, begin, c, place, out):
+    """Do the same for the columns `begin` to `c - 1`, which are fewer than a vector holds."""
+    for column in range(begin, c):
+        total = out[place + column]
         for t in range(count):
-            for column in range(begin, c):
-                out[place + column] += scales[t] * x[rows[t] + column]
+            total += scales[t] * x[rows[t] + column]
+        out[place + column] = total
 
 
 @njit(nogil=True, cache=True)
@@ -46,7 +54,10 @@ def shared_forward(x, neighbors, weights, taps, n, s, d, c, first, last, y):
             rows[tap] = (batch * s + neighbors[e0 + tap]) * c
             scales[tap] = taps[tap] * weights[e0 + tap] if weights.size else taps[tap]
         fill(y, vertex * c, (vertex + 1) * c)
-        add_rows(x, rows, scales, d, c, vertex * c, y)
+        if c < VECTOR_BYTES // x.itemsize:
+            add_few(x, rows, scales, d, 0, c, vertex * c, y)
+        else:
+            add_rows(x, rows, scales, d, c, vertex * c, y)
 
 
 @njit(nogil=True, cache=True)
@@ -63,13 +74,17 @@ def gather_back(g, weights, taps, start, edges, n, s, d, c, first, last, out):
                 e = np.int64(edges[begin + t])
                 scale = weights[e] if weights.size else g.dtype.type(1)
                 if taps.size:
-                    i = e // d
+                    # Most edges have 32-bit numbers; their division takes a third of the time.
+                    i = np.int64(np.uint32(e) // np.uint32(d)) if edges.itemsize == 4 else e // d
                     rows[t] = (batch * n + i) * c
                     scales[t] = scale * taps[e - i * d]
                 else:
                     rows[t] = (batch * n * d + e) * c
                     scales[t] = scale
-            add_rows(g, rows, scales, count, c, target * c, out)
+            if c < VECTOR_BYTES // g.itemsize:
+                add_few(g, rows, scales, count, 0, c, target * c, out)
+            else:
+                add_rows(g, rows, scales, count, c, target * c, out)
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
