@@ -18,9 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from glocal.apps.denoise.camera_pairs import CameraPairs
 from glocal.apps.denoise.crops import SCALES, SHARES, Crops, PackedPhotos, reduced
 from glocal.apps.denoise.deep import SHAPES
 from glocal.apps.denoise.deep_training import Plan, Training
+
+PAIR = 208  # side of a pair of synthetic cameras
 
 
 def main() -> None:
@@ -34,29 +37,53 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=330, help="for the steps, not for reading and validating")
     parser.add_argument("--fall", type=float, default=0.35, help="share of all steps in which the step size falls")
     parser.add_argument("--resume", type=Path)
+    parser.add_argument("--start", type=Path, help="an averaged.npz with which the training begins")
+    parser.add_argument("--pairs", type=int, default=32768, help="pairs of synthetic cameras, for photo")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="list the kernels of five steps and stop")
     options = parser.parse_args()
     started = time.perf_counter()
     cuda = torch.cuda.is_available()
     torch.backends.cudnn.benchmark = True
-    packed, channels = PackedPhotos.load(options.photos), options.channels
+    device = "cuda" if cuda else "cpu"
+    packed = PackedPhotos.load(options.photos)
+    camera = options.shape == "photo"
+    channels = 3 if camera else options.channels
+    scales = dict.fromkeys(SHARES[3], (1.0,)) if camera else SCALES[channels]
     pictures = [
         (source, reduced(picture, scale))
         for photos in (packed, *map(PackedPhotos.load, options.more))
         for source, picture in photos.pictures("train", channels)
-        for scale in SCALES[channels][source]
+        for scale in scales[source]
     ]
     plan = Plan(steps=10**9, decay=1)
     if not cuda:
         plan = replace(plan, batch=2)
-    crops = Crops(pictures, side=plan.side, shares=SHARES[channels], device="cuda" if cuda else "cpu")
-    checks = [
-        reduced(picture, min(SCALES[channels][source])) if channels == 3 else picture
-        for source, picture in packed.pictures("validation", channels)
-    ]
+    held = packed.pictures("validation", channels)
+    side = PAIR if camera else plan.side
+    crops = Crops(pictures, side=side, shares=SHARES[channels], device=device)
+    examples: Crops | CameraPairs = crops
+    if camera:
+        examples = CameraPairs(crops, options.pairs, seed=options.seed)
+        held_crops = Crops(held, side=side, shares=SHARES[3], device=device)
+        pairs = CameraPairs(held_crops, 128 if cuda else 2, seed=1)
+
+        def validate() -> list[float]:
+            return training.validate_pairs(pairs)
+
+    else:
+        checks = [reduced(p, min(scales[source])) if channels == 3 else p for source, p in held]
+
+        def validate() -> list[float]:
+            return training.validate(checks)
+
     shape = replace(SHAPES[options.shape], channels=channels)
-    training = Training(shape, crops, plan, seed=options.seed, dtype=torch.bfloat16 if cuda else torch.float32)
+    dtype = torch.bfloat16 if cuda else torch.float32
+    start = None
+    if options.start is not None:
+        with np.load(options.start) as file:
+            start = {name: torch.from_numpy(array.astype(np.float32)) for name, array in file.items()}
+    training = Training(shape, examples, plan, seed=options.seed, dtype=dtype, start=start)
     print(
         f"{len(pictures)} pictures, {crops.pixels.numel() / 1e6:.0f} MB, {time.perf_counter() - started:.1f} s",
         flush=True,
@@ -86,10 +113,10 @@ def main() -> None:
     print(f"{speed:.1f} steps/s, {speed * plan.batch * plan.side**2 / 1e6:.1f} Mpixel/s, {steps} steps", flush=True)
     training.run(max(training.done, steps - training.plan.decay), told=told)
     training.save(options.out / "trunk")
-    scores = {"trunk": training.validate(checks)}
+    scores = {"trunk": validate()}
     print("trunk", training.done, scores["trunk"], flush=True)
     training.run(steps, told=told)
-    scores["end"] = training.validate(checks)
+    scores["end"] = validate()
     np.savez(options.out / "averaged.npz", **{name: t.half().numpy() for name, t in training.averaged().items()})
     log = {"history": training.history, "validation": scores, "losses": losses, "photos": len(pictures)}
     (options.out / "log.json").write_text(json.dumps(log, indent=1) + "\n")

@@ -1,4 +1,4 @@
-"""The job behind `glocal denoise`: white noise out of photos."""
+"""The job behind `glocal denoise`: noise out of photos."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ class DenoiseFiles:
     """Files beside the denoised picture."""
 
     mask: str | None = option(None, "Denoise only where this picture is white; gray is soft.")
+    noise_profile: str | None = option(
+        None, "Measure the noise on this photo of a flat area, taken with the same camera and settings."
+    )
     residual: str | None = option(
         None, "Also write what was removed, magnified around middle gray, to this picture.", writes="picture"
     )
@@ -28,7 +31,7 @@ class DenoiseFiles:
 
 @dataclass(frozen=True)
 class DenoiseJob(Job):
-    """Remove white noise from photos, gray or colour, 8 bit, 16 bit or float, of any size.
+    """Remove noise from photos, gray or colour, 8 bit, 16 bit or float, of any size: white noise and that of cameras.
 
     Models: small is a deep network on a graph that it learns to draw; local and nonlocal are the paper's networks, and wide
     is a larger one of the same kind.
@@ -48,7 +51,7 @@ class DenoiseJob(Job):
             f"{width} x {height}",
             memory=memory_for(header.size, model),
             seconds=seconds_for(header.size, model),
-            parts=f"{tiles} tile(s)" if model in DEEP_MODELS else f"{bands} band(s)",
+            parts=f"{tiles} tile(s)" if model in ("auto", *DEEP_MODELS) else f"{bands} band(s)",
             least=least_memory(header.size, model),
         )
 
@@ -57,7 +60,12 @@ class DenoiseJob(Job):
         from glocal.apps.denoise.image import denoise
 
         return denoise(
-            inputs.source, options=self.options, mask=self.files.mask, scratch=inputs.scratch, progress=progress
+            inputs.source,
+            options=self.options,
+            mask=self.files.mask,
+            noise_profile=self.files.noise_profile,
+            scratch=inputs.scratch,
+            progress=progress,
         )
 
     def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:
@@ -67,8 +75,12 @@ class DenoiseJob(Job):
 
         how = "estimated" if result.estimated else "given"
         name = Path(inputs.source).name
-        inputs.say(f"{name}: sigma {result.sigma:.4f} ({255 * result.sigma:.1f} of 255, {how})")
+        what = "camera noise" if result.camera else "white noise"
+        inputs.say(
+            f"{name}: {what}, sigma {result.sigma:.4f} ({255 * result.sigma:.1f} of 255, {how}), model {result.model}"
+        )
         told: dict[str, Any] = {"sigma": result.sigma, "estimated": result.estimated, "model": result.model}
+        told["noise"] = "camera" if result.camera else "white"
         if self.files.residual is not None:
             write_image(self.files.residual, residual_picture(result), overwrite=inputs.overwrite)
             told["residual"] = self.files.residual

@@ -34,9 +34,9 @@ def test_denoise_writes_a_better_picture_and_says_the_noise(folder, capsys):
     assert run(["denoise", "photo.png", "-o", "out.png", "--sigma", "25/255"]) == 0
     said = capsys.readouterr()
     assert said.out == "out.png\n"
-    assert "sigma 0.0980 (25.0 of 255, given)" in said.err
+    assert "white noise, sigma 0.0980 (25.0 of 255, given), model small" in said.err
     assert error("out.png") < 0.4 * error("photo.png")
-    assert read_recipe("out.png")["options"]["model"] == "small"
+    assert read_recipe("out.png")["options"]["model"] == "auto"
 
 
 def test_auto_sigma_residual_and_json(folder, capsys):

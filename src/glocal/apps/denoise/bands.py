@@ -21,6 +21,7 @@ from torch import Tensor
 from glocal.apps.denoise.calibration import Calibrated
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.options import Architecture
+from glocal.apps.denoise.profile import REACH, noise_maps
 
 BAND_PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
 TILE_PIXELS = 1 << 21  # of a deep network, with what lies around the tile
@@ -128,10 +129,11 @@ def denoise_band(
 
 
 @torch.no_grad()
-def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDenoiser, sigma: float) -> Tensor:
+def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDenoiser, noise: float | Tensor) -> Tensor:
     """Denoise the planes of a window of a picture of this size with a deep network.
 
-    The picture is continued by reflection to multiples of 4.
+    The picture is continued by reflection to multiples of 4. `noise` is sigma, or for a network with noise maps the profile
+    (1, 2, 3, 8) that `noise_profile` returns.
 
     Returns
     -------
@@ -145,23 +147,25 @@ def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDen
     left, right = _reaching(window.left, window.right, width, net.shape)
     larger = Window(top, bottom, left, right)
     planes = _continued(read, size, larger)
-    level = torch.full((1,), sigma, dtype=planes.dtype, device=planes.device)
-    return window.inside(net(planes[None], level)[0], larger)
+    told = noise if isinstance(noise, Tensor) else torch.full((1,), noise)
+    told = told.to(planes.device, planes.dtype)
+    found = net(planes[None], noise_maps(planes[None], told) if net.shape.maps > 1 else told)
+    return window.inside(found[0], larger)
 
 
 @torch.no_grad()
-def denoise_deep(planes: Tensor, net: DeepDenoiser, sigma: float) -> Tensor:
+def denoise_deep(planes: Tensor, net: DeepDenoiser, noise: float | Tensor) -> Tensor:
     """Denoise planes (c, h, w) with a deep network for c channels, tile by tile; see `denoise_tile`."""
     size = (planes.shape[1], planes.shape[2])
     result = torch.empty_like(planes)
     for window in tiles(*size, net.shape):
-        result[:, *window.slices] = denoise_tile(lambda part: planes[:, *part.slices], size, window, net, sigma)
+        result[:, *window.slices] = denoise_tile(lambda part: planes[:, *part.slices], size, window, net, noise)
     return result
 
 
 def margin(shape: DeepShape) -> int:
-    """Return how far around a tile a deep network is computed: its halo in whole cells."""
-    return -(-shape.halo // _CELL) * _CELL
+    """Return how far around a tile a deep network is computed: its halo and that of its noise maps, in whole cells."""
+    return -(-(shape.halo + (REACH if shape.maps > 1 else 0)) // _CELL) * _CELL
 
 
 def _reaching(start: int, end: int, n: int, shape: DeepShape) -> tuple[int, int]:

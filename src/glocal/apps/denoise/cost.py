@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from glocal.apps.denoise.options import DEEP_MODELS
 
+_DEEP = ("auto", *DEEP_MODELS)  # auto chooses one of them
+
 _LIBRARIES = 540 << 20  # torch, the kernels and the code
 _PART = {True: (1 << 21, 800), False: (1 << 19, 1600)}  # pixels of a part by default, and bytes that each needs
 _LEAST = {True: 512 * 512, False: 1 << 15}  # below, most of a part is what lies around it
@@ -14,13 +16,13 @@ _CODED = 4  # bytes: some encoders hold the whole picture once
 def memory_for(size: tuple[int, int], model: str) -> int:
     """Return the bytes that denoising a picture of this height and width takes, from file to file."""
     pixels = size[0] * size[1]
-    most, each = _PART[model in DEEP_MODELS]
+    most, each = _PART[model in _DEEP]
     return _LIBRARIES + _PIXEL * pixels + each * min(pixels, most)
 
 
 def least_memory(size: tuple[int, int], model: str) -> int:
     """Return the bytes that are enough if large arrays go to temporary files and the parts are small."""
-    deep = model in DEEP_MODELS
+    deep = model in _DEEP
     pixels = size[0] * size[1]
     return _LIBRARIES + max(_CODED * pixels, _PART[deep][1] * min(pixels, _LEAST[deep]))
 
@@ -29,11 +31,11 @@ def part_pixels(model: str, memory: int | None) -> int | None:
     """Return the pixels of a part that fits into this memory; None for the default."""
     if memory is None:
         return None
-    deep = model in DEEP_MODELS
+    deep = model in _DEEP
     most, each = _PART[deep]
     return max(_LEAST[deep], min(most, (memory - _LIBRARIES) // each))
 
 
 def seconds_for(size: tuple[int, int], model: str) -> float:
     """Estimate the seconds for a picture of this height and width: a few seconds per megapixel."""
-    return 3 + (1e-5 if model in DEEP_MODELS else 4e-6) * size[0] * size[1]
+    return 3 + (1e-5 if model in _DEEP else 4e-6) * size[0] * size[1]

@@ -77,6 +77,26 @@ def reduced(picture: Array, scale: float) -> Array:
     return small[0].permute(1, 2, 0).round().clamp(0, 255).to(torch.uint8).numpy()
 
 
+@dataclass(frozen=True)
+class Example:
+    """Noisy crops (b, c, h, w), what the network is told of their noise, the clean crops, and the noise levels (b,)."""
+
+    noisy: Tensor
+    noise: Tensor
+    clean: Tensor
+    level: Tensor
+
+
+def turned(line: Tensor, flips: Tensor) -> tuple[Tensor, Tensor]:
+    """Return rows and columns (b, side, side) of crops, mirrored and transposed as three flags (b, 3) say."""
+    side = len(line)
+    y, x = line.view(1, -1, 1), line.view(1, 1, -1)
+    y = torch.where(flips[:, 0].view(-1, 1, 1), side - 1 - y, y)
+    x = torch.where(flips[:, 1].view(-1, 1, 1), side - 1 - x, x)
+    transposed = flips[:, 2].view(-1, 1, 1)
+    return torch.where(transposed, x, y), torch.where(transposed, y, x)
+
+
 class Crops:
     """Photos on a device, and batches of random crops of them.
 
@@ -120,11 +140,12 @@ class Crops:
         height, width = self.sizes[number].unbind(1)
         top = (draws[:, 1] * (height - self.side + 1)).long()
         left = (draws[:, 2] * (width - self.side + 1)).long()
-        flips = draws[:, 3:6] < 0.5
-        y, x = self.line.view(1, -1, 1), self.line.view(1, 1, -1)
-        y = torch.where(flips[:, 0].view(-1, 1, 1), self.side - 1 - y, y)
-        x = torch.where(flips[:, 1].view(-1, 1, 1), self.side - 1 - x, x)
-        turned = flips[:, 2].view(-1, 1, 1)
-        row, column = torch.where(turned, x, y), torch.where(turned, y, x)
+        row, column = turned(self.line, draws[:, 3:6] < 0.5)
         at = (self.starts[number] + top * width + left).view(-1, 1, 1) + row * width.view(-1, 1, 1) + column
         return (self.pixels[at].float() / 255).permute(0, 3, 1, 2)
+
+    def example(self, draws: Tensor, noise: Tensor, sigma: float) -> Example:
+        """Cut crops and add white noise: `noise` has variance 1, the level of a crop is uniform between 0 and `sigma`."""
+        clean = self.batch(draws)
+        level = draws[:, 6] * sigma
+        return Example(clean + level.view(-1, 1, 1, 1) * noise, level, clean, level)

@@ -38,6 +38,8 @@ class DeepShape:
         The window at half resolution, see `glocal.window_graph`.
     embedding
         Length of the unit vectors, and channels of the graph convolution.
+    maps
+        The number of input planes that say how strong the noise is: 1 for white noise, 6 for a camera's (`profile.py`).
     """
 
     channels: int = 1
@@ -49,6 +51,7 @@ class DeepShape:
     neighbors: int = 8
     exclude: int = 1
     embedding: int = 32
+    maps: int = 1
 
     def __post_init__(self) -> None:
         for name in ("widths", "blocks"):  # lists, where they come from a file
@@ -75,6 +78,7 @@ class DeepShape:
 SHAPES = {
     "small": DeepShape(),
     "large": DeepShape(widths=(32, 128, 192), blocks=(1, 3, 1, 6), graph_blocks=4, redraw=2),
+    "photo": DeepShape(channels=3, maps=6),
 }
 
 
@@ -93,7 +97,7 @@ class DeepDenoiser(nn.Module):
         self.shape = shape
         full, half, quarter = shape.widths
         ends, before, after, low = shape.blocks
-        self.head = conv3x3(shape.channels + 1, full)
+        self.head = conv3x3(shape.channels + shape.maps, full)
         self.full_in = nn.Sequential(*(ResidualBlock(full) for _ in range(ends)))
         self.down_half = Downsample(full, half)
         self.half_in = nn.Sequential(*(ResidualBlock(half) for _ in range(before)))
@@ -112,9 +116,14 @@ class DeepDenoiser(nn.Module):
         self.tail.weight.data.mul_(0.1)
 
     def forward(self, noisy: Tensor, sigma: Tensor) -> Tensor:
-        """Denoise (b, c, h, w) with sigma (b,); h and w are multiples of 4. Cost: O(n) times the number of parameters."""
+        """Denoise (b, c, h, w) with sigma (b,) or noise maps (b, maps, h, w); h and w are multiples of 4.
+
+        Cost: O(n) times the number of parameters.
+        """
         _check(noisy, self.shape)
-        level = sigma.to(noisy.dtype).view(-1, 1, 1, 1).expand(len(noisy), 1, *noisy.shape[2:])
+        level = sigma.to(noisy.dtype)
+        if level.ndim == 1:
+            level = level.view(-1, 1, 1, 1).expand(len(noisy), self.shape.maps, *noisy.shape[2:])
         x = torch.cat([noisy, level], 1).to(self.head.weight.dtype, memory_format=torch.channels_last)
         at_full = self.full_in(self.head(x))
         at_half = self.half_in(self.down_half(at_full))

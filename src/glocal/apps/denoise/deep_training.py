@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.apps.denoise.camera_pairs import CameraPairs
 from glocal.apps.denoise.crops import DRAWS, Array, Crops
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.errors import ArgumentError, InputError
@@ -74,23 +75,35 @@ class Training:
     ----------
     shape : DeepShape
         The sizes of the network.
-    crops : Crops
-        The photos, on the device that trains.
+    crops : Crops or CameraPairs
+        The photos, on the device that trains: clean ones, which get white noise, or pairs of synthetic cameras.
     plan : Plan
         The steps and step sizes.
     seed : int
         The seed of the initial parameters and of all random numbers.
     dtype : torch.dtype
         The dtype in which the network computes. Parameters and moments are float32.
+    start : mapping or None
+        Parameters of a network that differs at most in the number of noise maps. The training begins with them.
     """
 
     def __init__(
-        self, shape: DeepShape, crops: Crops, plan: Plan, *, seed: int = 0, dtype: torch.dtype = torch.float32
+        self,
+        shape: DeepShape,
+        crops: Crops | CameraPairs,
+        plan: Plan,
+        *,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+        start: Mapping[str, Tensor] | None = None,
     ) -> None:
         device = crops.pixels.device
         torch.manual_seed(seed)
         self.shape, self.crops, self.plan, self.seed = shape, crops, plan, seed
-        self.net = DeepDenoiser(shape).to(device)
+        self.net = DeepDenoiser(shape)
+        if start is not None:
+            _start_from(self.net, start)
+        self.net.to(device)
         self.optimizer = FlatMuon(self.net, dtype=dtype, plain=_PLAIN)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.draws = torch.empty(plan.batch, DRAWS, device=device)
@@ -114,11 +127,11 @@ class Training:
 
     def _update(self) -> None:
         plan = self.plan
-        clean = self.crops.batch(self.draws)
-        sigma = self.draws[:, 6] * plan.sigma
-        found = self.net(clean + sigma.view(-1, 1, 1, 1) * self.noise, sigma)
-        errors = ((found - clean).square().mean((1, 2, 3)) + 1e-8).sqrt()
-        loss = (errors / sigma.clamp(min=1 / 255) ** plan.power).mean()
+        with torch.no_grad():
+            crop = self.crops.example(self.draws, self.noise, plan.sigma)
+        found = self.net(crop.noisy, crop.noise)
+        errors = ((found - crop.clean).square().mean((1, 2, 3)) + 1e-8).sqrt()
+        loss = (errors / crop.level.clamp(min=1 / 255) ** plan.power).mean()
         self.optimizer.step(loss, self.rate)
         self.total += loss.detach()
 
@@ -234,12 +247,37 @@ class Training:
         self.optimizer.use(self.optimizer.values)
         return [float(mean) for mean in scores.mean(1)]
 
+    @torch.no_grad()
+    def validate_pairs(self, pairs: CameraPairs) -> list[float]:
+        """Return the mean PSNR of camera pairs before and after denoising with the averaged parameters."""
+        self.optimizer.use(self.optimizer.mean)
+        side, scores = pairs.side // 4 * 4, np.zeros((len(pairs), 2))
+        noise = torch.empty(1, 3, side, side, device=pairs.pixels.device)
+        draws = torch.ones(1, DRAWS, device=noise.device)  # no flip
+        for number in range(len(pairs)):
+            draws[0, 0], draws[0, 1:3] = (number + 0.5) / len(pairs), 0
+            crop = pairs.example(draws, noise, 0)
+            found = self.net(crop.noisy, crop.noise)
+            for column, picture in enumerate((crop.noisy, found.clamp(0, 1))):
+                scores[number, column] = -10 * math.log10(float((picture - crop.clean).square().mean()) + 1e-10)
+        self.optimizer.use(self.optimizer.values)
+        return [float(mean) for mean in scores.mean(0)]
+
     def averaged(self) -> dict[str, Tensor]:
         """Return the averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
         self.optimizer.use(self.optimizer.mean)
         found = {name: p.detach().float().cpu().contiguous() for name, p in self.net.named_parameters()}
         self.optimizer.use(self.optimizer.values)
         return found
+
+
+def _start_from(net: DeepDenoiser, parameters: Mapping[str, Tensor]) -> None:
+    """Copy parameters into a network. The weights of one noise map are shared equally among all of them."""
+    head = parameters["head.weight"]
+    channels, maps = net.shape.channels, net.shape.maps
+    if head.shape[1] == channels + 1:
+        head = torch.cat([head[:, :channels], (head[:, channels:] / maps).expand(-1, maps, -1, -1)], 1)
+    net.load_state_dict({**parameters, "head.weight": head})
 
 
 def _centre(picture: Array, side: int = 256) -> Array:

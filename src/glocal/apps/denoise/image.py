@@ -1,10 +1,10 @@
-"""`glocal.denoise`: remove white noise from photos, gray or colour, of any size, depth and noise level.
+"""`glocal.denoise`: remove white noise and the noise of cameras from photos, gray or colour, of any size, depth and level.
 
 Deviations from the paper: it denoises gray pictures of 128 x 128 at one noise level. Here the networks are used at any level
 by homogeneity. Colours are transformed by an orthonormal opponent transform, so that the noise is equal in each channel, and
 share the graph of their luminance. In large pictures similar patches are searched within `search_radius`. The models "local"
-and "nonlocal" are the paper's; "wide" has 32 filters of 5 x 5 and 16 neighbours; "small" is a deep network on a graph
-that it builds from learned features.
+and "nonlocal" are the paper's; "wide" has 32 filters of 5 x 5 and 16 neighbours; "small", "large" and "photo" are
+deep networks on graphs that they build from learned features.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ class Denoised(ImageResult):
     Attributes
     ----------
     sigma, estimated
-        The noise level that was assumed, in units of [0, 1], and whether it was estimated.
+        The noise level that was assumed, in units of [0, 1], and whether it was estimated. For camera noise it is the level
+        of the white noise that would be about as hard to remove.
+    model, camera
+        The model that was used, and whether the noise is that of a camera (as estimated) instead of white noise.
     values
         The result as float32 in the picture's own colours, (h, w, 1 or 3).
     removed
@@ -55,6 +58,7 @@ class Denoised(ImageResult):
     sigma: float = field(kw_only=True)
     estimated: bool = field(kw_only=True)
     model: str = field(kw_only=True)
+    camera: bool = field(default=False, kw_only=True)
     values: npt.NDArray[Any] = field(kw_only=True)
     changed: bool = field(default=True, kw_only=True)
 
@@ -85,13 +89,17 @@ def denoise(
     *,
     options: DenoiseOptions,
     mask: ImageLike | None = None,
+    noise_profile: ImageLike | None = None,
     layout: Layout | None = None,
     rows: int | None = None,
     models: Path = SHIPPED,
     scratch: Scratch | None = None,
     progress: Callback | None = None,
 ) -> Denoised:
-    """Remove white noise from a picture.
+    """Remove the noise of a picture: white noise, or that of a camera.
+
+    Without `sigma` the noise is estimated from the picture. The model "auto" depends on what is found: `photo` for the noise
+    of cameras, `small` or `large` for white noise.
 
     Parameters
     ----------
@@ -102,6 +110,8 @@ def denoise(
         All options at once. Single options change it.
     mask : image or None
         Denoise only where it is white, with a soft edge where it is gray. A mask of another size is scaled.
+    noise_profile : image or None
+        A photo of a flat area, taken with the same camera and settings. The noise is then measured on it.
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     rows : int or None
@@ -134,12 +144,13 @@ def denoise(
     picture = as_picture(image, call="denoise", name="image", layout=layout, scratch=scratch)
     _check(picture)
     shade = None if mask is None else as_picture(mask, call="denoise", name="mask", layout=layout, scratch=scratch)
-    inputs, arguments = _sources(picture, shade, options)
+    flat = None if noise_profile is None else _flat(noise_profile, layout)
+    inputs, arguments = _sources({"photo": picture, "mask": shade, "noise_profile": flat}, options)
     with (
         computing_on("denoise", options.device),
         Meter(progress, expected=seconds_for(picture.size, options.model)) as meter,
     ):
-        plan = plan_for(picture.pixels, options, models=models)
+        plan = plan_for(picture.pixels, options, flat=None if flat is None else flat.pixels, models=models)
         values = picture.pixels
         if plan.changes:
             values = _empty(scratch, plan.shape, np.float32)
@@ -154,13 +165,14 @@ def denoise(
     return Denoised(
         seconds=time.perf_counter() - started,
         recipe=build_recipe("denoise", options, inputs=inputs, arguments=arguments),
-        notes=(*picture.notes, *_notes(options)),
+        notes=(*picture.notes, *_notes(plan.options)),
         original=picture,
         given=image,
         layout=layout,
         sigma=plan.sigma,
         estimated=options.sigma is None,
-        model=options.model,
+        model=plan.options.model,
+        camera=plan.noise.camera,
         values=to_type(values, np.dtype(np.float32)) if scratch is None else values,
         changed=plan.changes,
         scratch=scratch,
@@ -168,16 +180,23 @@ def denoise(
 
 
 def _sources(
-    picture: Picture, mask: Picture | None, options: DenoiseOptions
+    pictures: dict[str, Picture | None], options: DenoiseOptions
 ) -> tuple[list[str | tuple[str, str]], dict[str, Any]]:
     """Return the inputs and arguments of the recipe; a model of the user's own is an input."""
-    files, pixels = image_inputs({"photo": picture} if mask is None else {"photo": picture, "mask": mask})
-    arguments: dict[str, Any] = {"positional": [str(picture.path)] if picture.path is not None else []}
-    arguments["mask"] = str(mask.path) if mask is not None and mask.path is not None else None
+    files, pixels = image_inputs({name: picture for name, picture in pictures.items() if picture is not None})
+    paths = {name: str(p.path) if p is not None and p.path is not None else None for name, p in pictures.items()}
+    photo = paths.pop("photo")
+    arguments: dict[str, Any] = {"positional": [photo] if photo is not None else [], **paths}
     inputs: list[Any] = [*files]
     if options.model.endswith(".safetensors") and Path(options.model).is_file():
         inputs.append(options.model)
     return inputs, arguments | ({"pixels_sha256": pixels} if pixels else {})
+
+
+def _flat(image: ImageLike, layout: Layout | None) -> Picture:
+    flat = as_picture(image, call="denoise", name="noise_profile", layout=layout)
+    _check(flat, "noise profile")
+    return flat
 
 
 def residual_picture(result: Denoised) -> Picture:
@@ -233,11 +252,11 @@ def _notes(options: DenoiseOptions) -> tuple[str, ...]:
     return (f"the model {options.model} has a window of its own: search_radius was not used",)
 
 
-def _check(picture: Picture) -> None:
+def _check(picture: Picture, name: str = "picture") -> None:
     height, width = picture.size
     if min(height, width) < SMALLEST:
         message = (
-            f"denoise: the picture (h={height}, w={width}) is smaller than {SMALLEST} x {SMALLEST}, too small for its patches. "
+            f"denoise: the {name} (h={height}, w={width}) is smaller than {SMALLEST} x {SMALLEST}, too small for its patches. "
             "Use a larger one."
         )
         raise InputError(message)
@@ -245,5 +264,5 @@ def _check(picture: Picture) -> None:
         return
     bad = sum(int((~np.isfinite(picture.pixels[top : top + _ROWS])).sum()) for top in range(0, picture.size[0], _ROWS))
     if bad:
-        message = f"denoise: the picture holds {bad} value(s) that are NaN or infinite. Replace them first."
+        message = f"denoise: the {name} holds {bad} value(s) that are NaN or infinite. Replace them first."
         raise InputError(message)

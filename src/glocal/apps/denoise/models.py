@@ -72,7 +72,9 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     own = model.endswith(".safetensors")
     if not own and model not in DEEP_MODELS:
         return None
-    name = model if own else f"image-{model}-{'gray' if channels == 1 else 'color'}"
+    name = (
+        model if own else "image-photo" if model == "photo" else f"image-{model}-{'gray' if channels == 1 else 'color'}"
+    )
     if not own and name not in read_index(folder):
         raise _missing(model, folder)
     weights = load_weights(name, folder=folder)
@@ -86,7 +88,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     except (KeyError, TypeError, RuntimeError, ValueError) as error:
         message = f"denoise: {weights.name!r} does not hold a deep denoiser ({error}). Train it again."
         raise ModelError(message) from error
-    if net.shape.channels != channels:
+    if net.shape.channels != channels and net.shape.maps == 1:  # a network of cameras takes gray pictures as colour
         kinds = {1: "gray", 3: "colour"}
         message = (
             f"denoise: `model` (={model!r}) is for {kinds[net.shape.channels]} pictures, and this one is {kinds[channels]}. "

@@ -181,8 +181,23 @@ class DenoiseOptions(Options):
         parse=parse_sigma,
         metavar="<auto|number>",
     )
-    model: str = option("small", f"{', '.join(MODELS)}, or a .safetensors file of your own training.", known=MODELS)
+    model: str = option(
+        "auto",
+        f"auto, {', '.join(MODELS)}, or a .safetensors file of your own training. auto chooses by the noise that is found.",
+        known=("auto", *MODELS),
+    )
     strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    luma: float = option(
+        1.0, "Fraction of the brightness noise to remove.", min=0, max=1, remedy="Use 1 for all of it."
+    )
+    chroma: float = option(1.0, "Fraction of the colour noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    grain: float | None = option(
+        None,
+        "Fraction of the finest brightness noise to leave. Default: 0.1 with the model photo, otherwise 0.",
+        min=0,
+        max=1,
+        remedy="Use 0 for none.",
+    )
     search_radius: int | None = option(
         None,
         "How far local, nonlocal and wide search for similar patches, in pixels. Default: everywhere if small, else 10.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +28,17 @@ from glocal.apps.denoise.bands import (
     tiles,
 )
 from glocal.apps.denoise.calibration import Calibrated, calibrated
+from glocal.apps.denoise.choice import Noise, choose, measure
 from glocal.apps.denoise.deep import DeepDenoiser
 from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
-from glocal.apps.denoise.noise import sampled_rows, sigma_of
 from glocal.apps.denoise.options import DenoiseOptions
+from glocal.apps.denoise.parts import removed_parts
 from glocal.files.images.colors import white_of
 from glocal.files.images.picture import Array, to_type
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10
+GRAIN = 0.1  # of the finest luma noise that the model photo leaves
 _ROWS = 256  # read at a time
 _CHROMA = 4.0  # colour differences are weaker than luminance: they are treated like a picture with more noise
 
@@ -55,6 +57,10 @@ class Plan:
         (h, w, c) of the picture.
     white, sigma
         The value of white (see `white_of`), and the noise level in the picture's own units.
+    noise
+        What is known of the noise, in units of [0, 1].
+    options
+        The options, with the model that was chosen.
     nets
         A deep network for the picture's values, or a network for each opponent plane.
     """
@@ -62,6 +68,7 @@ class Plan:
     shape: tuple[int, int, int]
     white: float
     sigma: float
+    noise: Noise
     options: DenoiseOptions
     search_radius: int | None
     nets: DeepDenoiser | tuple[Calibrated, ...] | None
@@ -122,19 +129,40 @@ class Plan:
         values = to_type(np.asarray(pixels[window.slices]), np.dtype(np.float32))
         if self.nets is None:
             return values
-        size, read = self.shape[:2], self._reader(pixels)
-        if isinstance(self.nets, DeepDenoiser):
-            found = denoise_tile(read, size, window, self.nets, self.sigma / self.white)
-        else:
-            planes = denoise_band(read, size, window, self.nets, search_radius=self.search_radius, progress=progress)
-            found = planes if len(planes) == 1 else _mix(OPPONENT.T, planes)
-        result: Array = found.permute(1, 2, 0).contiguous().cpu().numpy() * np.float32(self.white)
-        if self.options.strength < 1:
-            result = values + np.float32(self.options.strength) * (result - values)
+        options, grain = self.options, self._grain
+        larger = window.around(1, *self.shape[:2]) if grain else window  # grain depends on the next pixels
+        result = self._network(pixels, larger, progress)
+        if grain or options.luma < 1 or options.chroma < 1:
+            removed = to_type(np.asarray(pixels[larger.slices]), np.dtype(np.float32)) - result
+            part = removed_parts(removed, luma=options.luma, chroma=options.chroma, grain=grain)
+            result = (
+                values - part[window.top - larger.top :, window.left - larger.left :][: len(values), : values.shape[1]]
+            )
+        if options.strength < 1:
+            result = values + np.float32(options.strength) * (result - values)
         if cover is not None:
             weight = cover[:, :, None]
             result = np.where(weight == 0, values, values + weight * (result - values))
         return result
+
+    @property
+    def _grain(self) -> float:
+        if self.options.grain is not None:
+            return self.options.grain
+        return GRAIN if self.options.model == "photo" else 0.0
+
+    def _network(self, pixels: Any, window: Window, progress: Callable[[float], None] | None) -> Array:
+        """Return a window of what the networks make of the picture, in its own units."""
+        size, read = self.shape[:2], self._reader(pixels)
+        if isinstance(self.nets, DeepDenoiser):
+            told = self.noise.sigma if self.nets.shape.maps == 1 else self.noise.profile
+            found = denoise_tile(read, size, window, self.nets, told)[: self.shape[2]]
+        else:
+            assert self.nets is not None
+            planes = denoise_band(read, size, window, self.nets, search_radius=self.search_radius, progress=progress)
+            found = planes if len(planes) == 1 else _mix(OPPONENT.T, planes)
+        values: Array = found.permute(1, 2, 0).contiguous().cpu().numpy() * np.float32(self.white)
+        return values
 
     def _reader(self, pixels: Any) -> Callable[[Window], Tensor]:
         """Return what the networks read: values in [0, 1], as opponent colours unless the network is deep."""
@@ -143,17 +171,21 @@ class Plan:
         def read(window: Window) -> Tensor:
             values = _unit(np.asarray(pixels[window.slices]), self.white)
             planes = torch.from_numpy(values).permute(2, 0, 1) if deep else to_planes(values)
+            if isinstance(self.nets, DeepDenoiser):
+                planes = planes.expand(self.nets.shape.channels, -1, -1)  # gray pictures for a colour network
             return planes.to(self.options.device)
 
         return read
 
 
-def plan_for(pixels: Any, options: DenoiseOptions, *, models: Path = SHIPPED) -> Plan:
+def plan_for(pixels: Any, options: DenoiseOptions, *, flat: Any = None, models: Path = SHIPPED) -> Plan:
     """Decide the noise level and the networks for a picture.
 
     Parameters
     ----------
     pixels : see the module's text
+    flat : the same of a photo of a flat area, or None
+        Where the noise is measured.
 
     Returns
     -------
@@ -167,7 +199,12 @@ def plan_for(pixels: Any, options: DenoiseOptions, *, models: Path = SHIPPED) ->
     """
     height, width, channels = pixels.shape
     white = white_of(pixels)  # the networks know pictures in [0, 1]
-    level = float(options.sigma or white * _estimated(pixels, white))
+    if options.sigma is not None:
+        noise = Noise.white(options.sigma / white)
+    else:
+        noise = measure(pixels, white) if flat is None else measure(flat, white_of(flat))
+    level = float(options.sigma or white * noise.sigma)
+    options = replace(options, model=choose(options.model, noise, height * width, options.device, models))
     radius = options.search_radius
     if radius is None and height * width > WHOLE:
         radius = RADIUS
@@ -175,7 +212,7 @@ def plan_for(pixels: Any, options: DenoiseOptions, *, models: Path = SHIPPED) ->
     if level > 0 and options.strength > 0:
         deep = load_deep(options.model, channels, folder=models)
         nets = _networks(pixels, white, level / white, options, models) if deep is None else deep.to(options.device)
-    return Plan((height, width, channels), white, level, options, radius, nets)
+    return Plan((height, width, channels), white, level, noise, options, radius, nets)
 
 
 def to_planes(values: Array) -> Tensor:
@@ -192,13 +229,6 @@ def _unit(pixels: Array, white: float) -> Array:
 def _bands(pixels: Any, white: float) -> Iterator[Tensor]:
     for top in range(0, pixels.shape[0], _ROWS):
         yield to_planes(_unit(np.asarray(pixels[top : top + _ROWS]), white))
-
-
-def _estimated(pixels: Any, white: float) -> float:
-    """Estimate the noise of the luminance, in units of [0, 1]."""
-    height, width, _ = pixels.shape
-    rows = [to_planes(_unit(np.asarray(pixels[a:b]), white))[0].numpy() for a, b in sampled_rows(height, width)]
-    return sigma_of(np.concatenate(rows))
 
 
 def _networks(pixels: Any, white: float, sigma: float, options: DenoiseOptions, models: Path) -> tuple[Calibrated, ...]:
