@@ -10,15 +10,15 @@ from glocal import samples
 from glocal.apps.speech.metrics import si_sdr
 from glocal.apps.speech.mixing import Mixer, Recordings
 from glocal.apps.speech.models import VoiceDenoiser, load_voice, network_in, save_trained
-from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.options import SpeechOptions, SpeechTraining
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
+from glocal.apps.speech.voice_loss import voice_loss
 from glocal.apps.speech.voice_training import (
     VoicePlan,
     level,
     load_recordings,
     pack_recordings,
     train_voice,
-    voice_loss,
 )
 from glocal.errors import ArgumentError, InputError
 
@@ -116,6 +116,36 @@ def test_a_step_and_a_seed_decide_the_mixture(data):
     assert not torch.equal(clean, other)
     assert torch.isfinite(noisy).all()
     assert float(noisy.abs().max()) <= 1.1
+
+
+def test_every_kind_of_noise_is_finite_and_has_a_level(data):
+    mixer = Mixer(Recordings(data["speech"], "cpu"), Recordings(data["noise"], "cpu"), 8000, 0)
+    g = torch.Generator().manual_seed(0)
+    for noise in (mixer._babble(3, g), mixer._notes(3, g), mixer._hum(3, g), mixer._noise(16, g)):
+        assert torch.isfinite(noise).all()
+        assert (noise.std(1) > 0.3).all()
+
+
+def test_faster_play_raises_the_pitch(data):
+    time = np.arange(64_000) / 16000
+    tone = Recordings([np.round(9000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16)], "cpu")
+    mixer = Mixer(tone, Recordings(data["noise"], "cpu"), 16_000, 0)
+    rows = mixer._stretched(tone, 8, 4, torch.Generator().manual_seed(0), by_file=True)
+    pitch = torch.fft.rfft(rows).abs().argmax(1)
+    assert len(set(pitch.tolist())) > 3
+    assert 900 <= int(pitch.min()) < int(pitch.max()) <= 1100
+    torch.testing.assert_close(rows.std(1), torch.full((8,), 9000 / 32768 / 2**0.5), rtol=0.02, atol=0)
+
+
+def test_a_training_may_start_from_a_trained_network(tmp_path, data):
+    torch.manual_seed(3)
+    start = VoiceNet(TINY)
+    net = train_voice(data, tmp_path, VoicePlan(steps=1, batch=2, seconds=0.3, rate=1e-9), start=start)
+    taken = (name for name in start.state_dict() if not name.startswith("mask"))  # the last layer is levelled
+    assert all(torch.allclose(net.state_dict()[name], start.state_dict()[name], atol=1e-6) for name in taken)
+    assert VoicePlan.of(steps=None, seed=1, fresh=False).rate < VoicePlan().rate
+    with pytest.raises(ArgumentError, match=r"`start` \(='a.safetensors'\) is not used by the model 'frames'"):
+        SpeechTraining(model="frames", start="a.safetensors")
 
 
 def test_the_loss_is_least_at_the_truth():

@@ -1,4 +1,4 @@
-"""Noisy speech for training, mixed on the fly: real and synthetic noises, gains, filters, rooms, hum and clipping.
+"""Noisy speech for training, mixed on the fly: recorded and synthetic noises, speeds, filters, rooms, hum and clipping.
 
 Everything is drawn on the device from (seed, step), so a training that stops and continues gets the same sounds.
 """
@@ -16,6 +16,7 @@ from torch.nn import functional as tf
 
 RATE = 16000
 _PEAK = 0.99
+_AHEAD = 8  # steps that are drawn at once
 
 
 class Recordings:
@@ -43,6 +44,8 @@ class Recordings:
 class Mixer:
     """Draws batches of (clean, noisy) speech.
 
+    Several steps are drawn at once, because on a GPU many small operations take as long as a few large ones.
+
     Parameters
     ----------
     speech, noise : Recordings
@@ -57,48 +60,88 @@ class Mixer:
         self.speech, self.noise, self.length, self.seed = speech, noise, length, seed
         self.device = speech.samples.device
         self.generator = torch.Generator(self.device)
+        self.ahead: tuple[tuple[int, int], Tensor, Tensor] | None = None
 
     def draw(self, batch: int, step: int) -> tuple[Tensor, Tensor]:
         """Clean and noisy excerpts, (b, n) each. The clean one has the room and the filter of the noisy one."""
-        g = self.generator.manual_seed(self.seed * 1_000_003 + step)
-        clean = self.speech.excerpts(batch, self.length, g, by_file=False)
-        clean = self._gaps(clean, g)
-        clean = filtered(clean, self._curves(batch, 6.0, g))
-        clean = torch.where(self._chance(batch, 0.25, g), rooms(clean, g), clean)
-        noise = self._noise(batch, g)
-        level = -5 + 25 * torch.rand(batch, 1, generator=g, device=self.device)
-        level = torch.where(self._chance(batch, 0.06, g), level + 25, level)
+        place = batch, step // _AHEAD
+        if self.ahead is None or self.ahead[0] != place:
+            self.ahead = (place, *self._several(batch * _AHEAD, step // _AHEAD))
+        _, clean, noisy = self.ahead
+        return clean[step % _AHEAD :: _AHEAD], noisy[step % _AHEAD :: _AHEAD]
+
+    def _several(self, rows: int, number: int) -> tuple[Tensor, Tensor]:
+        g = self.generator.manual_seed(self.seed * 1_000_003 + number)
+        clean = self._gaps(self._stretched(self.speech, rows, 4, g, by_file=False), g)
+        clean = filtered(clean, self._curves(rows, 6.0, g))
+        clean = torch.where(self._chance(rows, 0.25, g), rooms(clean, g), clean)
+        noise = self._noise(rows, g)
+        level = self._uniform(rows, -5, 20, g)
+        level = torch.where(self._chance(rows, 0.08, g), level + 25, level)
         noise = noise * (rms(clean) / rms(noise) * 10 ** (-level / 20))
-        silent = self._chance(batch, 0.02, g)
-        clean = torch.where(silent, torch.zeros_like(clean), clean)
-        gain = 10 ** (-(10 + 25 * torch.rand(batch, 1, generator=g, device=self.device)) / 20)
-        gain = gain / rms(clean + noise)
+        clean = torch.where(self._chance(rows, 0.02, g), torch.zeros_like(clean), clean)
+        gain = 10 ** (-self._uniform(rows, 10, 35, g) / 20) / rms(clean + noise)
         clean, noisy = clean * gain, (clean + noise) * gain
-        loud = noisy.abs().amax(1, keepdim=True).clamp(min=1e-6)
-        down = (_PEAK / loud).clamp(max=1)
+        down = (_PEAK / noisy.abs().amax(1, keepdim=True).clamp(min=1e-6)).clamp(max=1)
         clean, noisy = clean * down, noisy * down
-        ceiling = noisy.abs().amax(1, keepdim=True) * (
-            0.3 + 0.6 * torch.rand(batch, 1, generator=g, device=self.device)
-        )
-        clipped = torch.where(self._chance(batch, 0.04, g), noisy.clamp(-ceiling, ceiling), noisy)
-        narrow = self._chance(batch, 0.06, g)
+        ceiling = noisy.abs().amax(1, keepdim=True) * self._uniform(rows, 0.3, 0.9, g)
+        clipped = torch.where(self._chance(rows, 0.04, g), noisy.clamp(-ceiling, ceiling), noisy)
+        narrow = self._chance(rows, 0.06, g)
         return torch.where(narrow, _half_band(clean), clean), torch.where(narrow, _half_band(clipped), clipped)
 
-    def _noise(self, batch: int, g: torch.Generator) -> Tensor:
-        real = self.noise.excerpts(batch, self.length, g, by_file=True)
-        real = real / rms(real)
-        other = self.noise.excerpts(batch, self.length, g, by_file=True)
-        other = other / rms(other) * 10 ** (-self._uniform(batch, 0, 15, g) / 20)
-        real = torch.where(self._chance(batch, 0.35, g), real + other, real)
-        real = filtered(real, self._curves(batch, 8.0, g))
-        white = torch.randn(batch, self.length, generator=g, device=self.device)
-        coloured = filtered(white, self._slopes(batch, g))
-        synthetic = torch.where(self._chance(batch, 0.6, g), white, coloured)
-        noise = torch.where(self._chance(batch, 0.22, g), synthetic / rms(synthetic), real / rms(real))
-        hiss = coloured / rms(coloured) * 10 ** (-self._uniform(batch, 5, 25, g) / 20)
-        noise = torch.where(self._chance(batch, 0.25, g), noise + hiss, noise)
-        hum = self._hum(batch, g) * 10 ** (-self._uniform(batch, 0, 20, g) / 20)
-        return torch.where(self._chance(batch, 0.06, g), noise + hum, noise)
+    def _noise(self, rows: int, g: torch.Generator) -> Tensor:
+        """Noise (rows, n) of level 1: recorded, or babble, or notes, or synthetic; with filters, rooms, hiss and hum."""
+        real = self._stretched(self.noise, rows, 10, g, by_file=True)
+        other = self._stretched(self.noise, rows, 10, g, by_file=True)
+        other = other / rms(other) * 10 ** (-self._uniform(rows, 0, 15, g) / 20)
+        real = torch.where(self._chance(rows, 0.35, g), real / rms(real) + other, real / rms(real))
+        places = torch.randperm(rows, generator=g, device=self.device)
+        crowd, music = places[: rows // 8], places[rows // 8 : rows // 8 + rows // 16]
+        if len(music):
+            real[crowd], real[music] = self._babble(len(crowd), g), self._notes(len(music), g)
+        tilt = torch.where(self._chance(rows, 0.4, g), self._slopes(rows, -4, 2, g), torch.zeros(()).to(real))
+        real = filtered(real, self._curves(rows, 8.0, g) + tilt)
+        real = torch.where(self._chance(rows, 0.15, g), rooms(real, g), real)
+        white = torch.randn(rows, self.length, generator=g, device=self.device)
+        coloured = filtered(white, self._slopes(rows, -8, 4, g))
+        synthetic = torch.where(self._chance(rows, 0.6, g), white, coloured)
+        noise = torch.where(self._chance(rows, 0.28, g), synthetic / rms(synthetic), real / rms(real))
+        hiss = coloured / rms(coloured) * 10 ** (-self._uniform(rows, 5, 25, g) / 20)
+        noise = torch.where(self._chance(rows, 0.25, g), noise + hiss, noise)
+        hum = self._hum(rows, g) * 10 ** (-self._uniform(rows, 0, 20, g) / 20)
+        return torch.where(self._chance(rows, 0.06, g), noise + hum, noise)
+
+    def _stretched(self, source: Recordings, rows: int, most: int, g: torch.Generator, *, by_file: bool) -> Tensor:
+        """Excerpts that are played faster or slower by up to `most` fortieths; pitch and speed change together."""
+        speeds = torch.randint(
+            40 - most, 41 + most, (_AHEAD,), generator=torch.Generator().manual_seed(g.initial_seed())
+        )
+        parts = []
+        for part, speed in zip(torch.arange(rows).chunk(_AHEAD), speeds.tolist(), strict=False):
+            taken = source.excerpts(len(part), self.length * speed // 40, g, by_file=by_file)
+            parts.append(_resampled(taken, self.length))
+        return torch.cat(parts)
+
+    def _babble(self, rows: int, g: torch.Generator) -> Tensor:
+        """Return three to six voices at once."""
+        voices = self.speech.excerpts(6 * rows, self.length, g, by_file=False)
+        voices = (voices / rms(voices)).unflatten(0, (6, rows)) * 10 ** (-self._uniform(6, 0, 10, g) / 20).unsqueeze(2)
+        voices[3:] *= (torch.rand(3, rows, 1, generator=g, device=self.device) < 0.6).float()
+        return voices.sum(0)
+
+    def _notes(self, rows: int, g: torch.Generator) -> Tensor:
+        """Return four instruments that play random notes of 0.15 to 0.6 s with a few harmonics and a decay: a simple music."""
+        time = torch.arange(self.length, device=self.device) / RATE
+        total = torch.zeros(rows, self.length, device=self.device)
+        for _ in range(4):
+            beat = time / self._uniform(rows, 0.15, 0.6, g)
+            note = beat.long()
+            pitch = torch.randint(36, 84, (rows, int(self.length / RATE / 0.15) + 2), generator=g, device=self.device)
+            phase = (2 * math.pi / RATE) * (440 * 2 ** ((pitch.gather(1, note) - 69) / 12)).cumsum(1)
+            size = torch.rand(5, rows, 1, generator=g, device=self.device)
+            tone = torch.stack([size[k] / (k + 1) * torch.sin((k + 1) * phase) for k in range(5)]).sum(0)
+            total = total + tone * torch.exp(-(beat - note) * self._uniform(rows, 0.5, 5, g))
+        return total / rms(total)
 
     def _hum(self, batch: int, g: torch.Generator) -> Tensor:
         base = torch.where(self._chance(batch, 0.5, g), 50.0, 60.0) * self._uniform(batch, 0.98, 1.02, g)
@@ -121,9 +164,10 @@ class Mixer:
         points = decibels * (2 * torch.rand(batch, 1, 8, generator=g, device=self.device) - 1)
         return tf.interpolate(points, size=257, mode="linear", align_corners=True)[:, 0]
 
-    def _slopes(self, batch: int, g: torch.Generator) -> Tensor:
+    def _slopes(self, batch: int, low: float, high: float, g: torch.Generator) -> Tensor:
+        """Gains (batch, 257) in dB that fall or rise by a random number of decibels an octave."""
         octaves = torch.log2(torch.arange(1, 258, device=self.device) / 128)
-        return octaves * self._uniform(batch, -8, 4, g)
+        return octaves * self._uniform(batch, low, high, g)
 
     def _uniform(self, batch: int, low: float, high: float, g: torch.Generator) -> Tensor:
         return low + (high - low) * torch.rand(batch, 1, generator=g, device=self.device)
@@ -157,6 +201,15 @@ def rooms(x: Tensor, g: torch.Generator) -> Tensor:
     size = n + length
     wet = torch.fft.irfft(torch.fft.rfft(x, n=size) * torch.fft.rfft(tail, n=size), n=size)[:, :n]
     return x + share * wet
+
+
+def _resampled(x: Tensor, length: int) -> Tensor:
+    """Resample rows (b, m) to (b, length) by their Fourier transform."""
+    if x.shape[1] == length:
+        return x
+    spectrum, bins = torch.fft.rfft(x), length // 2 + 1
+    spectrum = tf.pad(spectrum, (0, max(0, bins - spectrum.shape[1])))[:, :bins]
+    return torch.fft.irfft(spectrum, n=length) * (length / x.shape[1])
 
 
 def _half_band(x: Tensor) -> Tensor:

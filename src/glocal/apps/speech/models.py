@@ -131,8 +131,9 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
     weights = load_weights(source)
     try:
         given = weights.info["shape"]
-        net = VoiceNet(VoiceShape(**given | {"dilations": tuple(given["dilations"])}))
-    except (KeyError, TypeError) as error:
+        sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        net = VoiceNet(VoiceShape(**sizes))
+    except (AttributeError, KeyError, TypeError) as error:
         message = f"load model ({source}): it is not a `voice` model ({error}). Use a file of `glocal train speech`."
         raise ModelError(message) from error
     return _filled(net, weights.arrays, str(source))

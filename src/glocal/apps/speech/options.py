@@ -103,7 +103,19 @@ class SpeechTraining:
         metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 9,500 for voice.", "min": 1},
     )
     every: int = field(default=100, metadata={"help": "Steps between two validations.", "min": 1})
+    start: str | None = field(
+        default=None,
+        metadata={"help": "voice only: the weights to start from, a .safetensors file, or speech-voice as shipped."},
+    )
     device: str = field(default="cpu", metadata={"help": "cpu or cuda."})
+
+    def __post_init__(self) -> None:
+        if self.start is not None and self.model != "voice":
+            message = (
+                f"train speech: `start` (={self.start!r}) is not used by the model {self.model!r}. "
+                "Leave it out, or train the model 'voice'."
+            )
+            raise ArgumentError(message)
 
 
 @dataclass(frozen=True)

@@ -40,18 +40,22 @@ def synthesis(spectrum: Tensor, *, window: int, hop: int, length: int) -> Tensor
     True
     """
     cells = torch.fft.irfft(spectrum, n=window) * analysis_window(window, device=spectrum.device)
-    b, t, _ = cells.shape
-    total = (t - 1) * hop + window
-    summed = tf.fold(cells.transpose(1, 2), (1, total), (1, window), stride=(1, hop)).reshape(b, total)
-    edge = window - hop
-    return summed[:, edge : edge + length] * (2 * hop / window)
+    return _added(cells, hop, length)
 
 
 def overlap_add(values: Tensor, *, window: int, hop: int, length: int) -> Tensor:
     """Return a smooth signal (b, length) that follows one value for each frame, (b, t); constants stay constant."""
     hann = torch.hann_window(window, periodic=True, device=values.device)
-    b, t = values.shape
-    total = (t - 1) * hop + window
-    summed = tf.fold(hann.view(1, -1, 1) * values.unsqueeze(1), (1, total), (1, window), stride=(1, hop))
+    return _added(hann * values.unsqueeze(-1), hop, length)
+
+
+def _added(cells: Tensor, hop: int, length: int) -> Tensor:
+    """Add overlapping frames (b, t, window), one every `hop` samples, and cut the signal (b, length) out of the sum."""
+    window = cells.shape[-1]
+    times = window // hop  # frames that overlap
+    pieces = cells.unflatten(-1, (times, hop)).unbind(2)
+    # sums of shifted copies: the gradient of torch's `fold` is several times slower
+    summed = sum(tf.pad(piece, (0, 0, k, times - 1 - k)) for k, piece in enumerate(pieces))
+    assert isinstance(summed, Tensor)
     edge = window - hop
-    return summed.reshape(b, total)[:, edge : edge + length] * (2 * hop / window)
+    return summed.flatten(1)[:, edge : edge + length] * (2 * hop / window)

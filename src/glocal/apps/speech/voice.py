@@ -4,7 +4,7 @@
    compressed by the power 0.3. So quiet and loud recordings give the same input.
 2. Four neighbouring bins become one vertex with more channels. Blocks of `GraphConv` on the 3 x 3 lattice and on the line
    of time, with growing dilation, see 2.4 s of sound.
-3. A layer in the middle reads whole frames, so that it can use all harmonics of a voice together.
+3. Two layers between the blocks read whole frames, so that they can use all harmonics of a voice together.
 4. The head returns to single bins. Each bin is a sum of three frames with complex factors: the mask changes the phase too.
 """
 
@@ -34,6 +34,7 @@ class VoiceShape:
     fold: int = 4
     channels: int = 56
     dilations: tuple[int, ...] = (1, 2, 4, 8, 16, 24)
+    frame_dilations: tuple[int, ...] = (2, 8)
     frame_maps: int = 6
     hidden: int = 112
     head: int = 8
@@ -47,7 +48,7 @@ class VoiceShape:
     @property
     def frames_around(self) -> int:
         """Frames before and after one on which its mask depends."""
-        return 2 + sum(1 + d for d in self.dilations) + 3 + self.level_reach + 2
+        return 3 + sum(1 + d for d in self.dilations) + sum(self.frame_dilations) + self.level_reach + 2
 
     @property
     def context(self) -> int:
@@ -71,7 +72,9 @@ class VoiceNet(nn.Module):
         self.stem = GraphConv(3, shape.stem, 9)
         self.enter = GraphConv(shape.stem * shape.fold, c, 1)
         self.blocks = nn.ModuleList(_Block(c, d) for d in shape.dilations)
-        self.frames = _FrameLayer(c, bands, shape.frame_maps, shape.hidden)
+        self.frames = nn.ModuleList(
+            _FrameLayer(c, bands, shape.frame_maps, shape.hidden, d) for d in shape.frame_dilations
+        )
         self.leave = GraphConv(c, shape.head * shape.fold, 1)
         self.refine = GraphConv(shape.head + 3, 2 * shape.head, 9)
         self.mask = GraphConv(2 * shape.head, 2 * _TAPS, 1)
@@ -105,15 +108,13 @@ class VoiceNet(nn.Module):
 
     def filtered(self, spectrum: Tensor, taps: Tensor) -> Tensor:
         """Apply the mask: complex spectra (b, t, bins + 1) -> the same shape."""
-        padded = tf.pad(_real(spectrum), (0, 0, 0, 0, 1, 1))
+        factors = torch.complex(taps[..., :_TAPS], taps[..., _TAPS:])
+        padded = tf.pad(spectrum, (0, 0, _TAPS // 2, _TAPS // 2))
         t = spectrum.shape[1]
-        out = torch.zeros_like(padded[:, :t])
-        for tap in range(_TAPS):
-            z, m = padded[:, tap : tap + t], taps[..., tap::_TAPS]
-            out = out + torch.stack(
-                [z[..., 0] * m[..., 0] - z[..., 1] * m[..., 1], z[..., 0] * m[..., 1] + z[..., 1] * m[..., 0]], -1
-            )
-        return torch.view_as_complex(out.contiguous())
+        out = padded[:, :t] * factors[..., 0]
+        for tap in range(1, _TAPS):
+            out = out + padded[:, tap : tap + t] * factors[..., tap]
+        return out
 
     def taps(self, spectrum: Tensor, power: Tensor) -> Tensor:
         """Return the factors of each bin, (b, t, bins + 1, 6): real parts of the three frames, then imaginary parts."""
@@ -122,10 +123,11 @@ class VoiceNet(nn.Module):
         fold = self.shape.fold
         y = tf.silu(on_lattice(self.stem, x, (3, 3)))
         y = on_lattice(self.enter, y.reshape(b, t, f // fold, -1), (1, 1))
-        half = len(self.blocks) // 2
+        half, last = len(self.blocks) // 2, len(self.blocks) - 1
         for i, block in enumerate(self.blocks):
-            if i == half:
-                y = y + self.frames(y)
+            for j, layer in enumerate(self.frames):
+                if i == min(half + 2 * j, last):
+                    y = y + layer(y)
             y = block(y)
         y = tf.silu(on_lattice(self.leave, y, (1, 1))).reshape(b, t, f, -1)
         y = tf.silu(on_lattice(self.refine, torch.cat([y, x.to(y.dtype)], -1), (3, 3)))
@@ -148,12 +150,23 @@ class VoiceNet(nn.Module):
         return total / count + 1e-12
 
 
+class _Norm(nn.LayerNorm):
+    """Layer normalisation over the channels; on a GPU by a kernel that is made for few channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.is_cuda:
+            from glocal.kernels.cuda.channel_norm import channel_norm
+
+            return channel_norm(x, self.weight, self.bias, self.eps)
+        return super().forward(x)
+
+
 class _Block(nn.Module):
     """A residual block: 3 x 3 on the lattice, then three steps of `dilation` in time."""
 
     def __init__(self, channels: int, dilation: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(channels)
+        self.norm = _Norm(channels)
         self.near = GraphConv(channels, channels, 9)
         self.far = GraphConv(channels, channels, 3)
         self.dilation = dilation
@@ -168,9 +181,10 @@ class _Block(nn.Module):
 class _FrameLayer(nn.Module):
     """Whole frames: all bands of a frame become the channels of one vertex on the line of time."""
 
-    def __init__(self, channels: int, bands: int, maps: int, hidden: int) -> None:
+    def __init__(self, channels: int, bands: int, maps: int, hidden: int, dilation: int) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(channels)
+        self.dilation = dilation
+        self.norm = _Norm(channels)
         self.gather = GraphConv(channels, maps, 1)
         self.first = GraphConv(bands * maps, hidden, 1)
         self.second = GraphConv(hidden, hidden, 3)
@@ -181,7 +195,7 @@ class _FrameLayer(nn.Module):
         b, t, f, _ = x.shape
         y = tf.silu(on_lattice(self.gather, self.norm(x), (1, 1))).reshape(b, t, 1, -1)
         y = tf.silu(on_lattice(self.first, y, (1, 1)))
-        y = tf.silu(on_lattice(self.second, y, (3, 1), 2))
+        y = tf.silu(on_lattice(self.second, y, (3, 1), self.dilation))
         y = tf.silu(on_lattice(self.third, y, (1, 1))).reshape(b, t, f, -1)
         return on_lattice(self.spread, y, (1, 1))
 

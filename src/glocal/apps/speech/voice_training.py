@@ -1,7 +1,6 @@
 """Training of `VoiceNet`, in pieces: a run that stops and continues ends with the same numbers.
 
-It needs only torch and numpy where `pack_recordings` has prepared the data. The loss is minus the SI-SDR plus the distance of
-compressed spectra at three resolutions.
+It needs only torch and numpy if `pack_recordings` has prepared the data.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from torch import Tensor
 
 from glocal.apps.speech.data import SUFFIXES, read_mono
 from glocal.apps.speech.metrics import si_sdr
-from glocal.apps.speech.mixing import RATE, Mixer, Recordings, rms
+from glocal.apps.speech.mixing import RATE, Mixer, Recordings
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
+from glocal.apps.speech.voice_loss import voice_loss
 from glocal.errors import InputError
 
 _LEAST_GAIN = 0.25
-_WINDOWS = (256, 512, 1024)
-_POWER = 0.3
 _PARTS = ("speech", "noise", "speech_val", "noise_val")
 
 
@@ -45,6 +43,11 @@ class VoicePlan:
     average: float = 0.9995
     seed: int = 0
 
+    @classmethod
+    def of(cls, *, steps: int | None, seed: int, fresh: bool) -> VoicePlan:
+        """Return the plan of so many steps (None: the default). A trained network is continued with half the step size."""
+        return cls(steps=cls.steps if steps is None else steps, seed=seed, rate=cls.rate if fresh else cls.rate / 2)
+
     def rate_at(self, step: int) -> float:
         """Return the step size: a linear start, then half a cosine down to a hundredth."""
         if step < self.warmup:
@@ -53,60 +56,65 @@ class VoicePlan:
         return self.rate * (0.01 + 0.99 * 0.5 * (1 + float(np.cos(np.pi * min(1.0, done)))))
 
 
-def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
-    """`-0.05 SI-SDR + 10 (0.7 |magnitudes| + 0.3 |complex|)`, of compressed spectra, averaged over three windows.
-
-    For rows without speech only the spectra count. Signals (b, n) are first divided by the level of the noisy one.
-    """
-    scale = 1 / rms(noisy)
-    out, clean = out * scale, clean * scale
-    heard = (clean.square().mean(1) > 1e-6).to(out.dtype)
-    ratio = si_sdr(out, clean).clamp(max=35) * heard
-    total = -0.05 * ratio.sum() / heard.sum().clamp(min=1)
-    for size in _WINDOWS:
-        window = torch.hann_window(size, device=out.device)
-        # not torch.stft: the gradient of its frames is summed in an order that changes from run to run
-        a, b = (torch.fft.rfft(s.unfold(-1, size, size // 4) * window) * (1.6 / size**0.5) for s in (out, clean))
-        ma, mb = ((torch.view_as_real(z).square().sum(-1) + 1e-7) ** (_POWER / 2) for z in (a, b))
-        za, zb = (
-            torch.view_as_real(z) * (m / (torch.view_as_real(z).square().sum(-1) + 1e-7).sqrt()).unsqueeze(-1)
-            for z, m in ((a, ma), (b, mb))
-        )
-        near = 0.7 * (ma - mb).square().mean() + 0.3 * (za - zb).square().sum(-1).mean()
-        total = total + 10 * near / len(_WINDOWS)
-    return total
-
-
 class VoiceTraining:
-    """The state of a training: network, its running average, optimiser and step."""
+    """The state of a training: network, its running average, optimiser and step. `start` gives the first weights."""
 
-    def __init__(self, plan: VoicePlan, shape: VoiceShape, device: str) -> None:
+    def __init__(self, plan: VoicePlan, shape: VoiceShape, device: str, start: VoiceNet | None = None) -> None:
         torch.manual_seed(plan.seed)
         torch.backends.cudnn.deterministic = True
         self.plan, self.device, self.step = plan, device, 0
         self.net = VoiceNet(shape).to(device)
+        if start is not None:
+            self.net.load_state_dict(start.state_dict())
         self.mean = VoiceNet(shape).to(device)
         self.mean.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.AdamW(
             self.net.parameters(), lr=plan.rate, weight_decay=plan.decay, betas=(0.9, 0.98), fused=device == "cuda"
         )
+        self.captured: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], Tensor] | None = None
 
     def advance(self, clean: Tensor, noisy: Tensor) -> Tensor:
         """One step on a batch; returns the loss."""
         for group in self.optimiser.param_groups:
             group["lr"] = self.plan.rate_at(self.step)
-        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
-            out = self.net(noisy)
-        loss = voice_loss(out.float(), clean, noisy)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
+        loss = self._replayed(clean, noisy) if self.device == "cuda" else self._gradients(clean, noisy)
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.plan.clip)
         self.optimiser.step()
         self.step += 1
         weight = min(self.plan.average, self.step / (self.step + 10))
         with torch.no_grad():
             torch._foreach_lerp_(list(self.mean.parameters()), list(self.net.parameters()), 1 - weight)
+        return loss
+
+    def _gradients(self, clean: Tensor, noisy: Tensor) -> Tensor:
+        """Compute the gradients of all parameters; returns the loss."""
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            out = self.net(noisy)
+        loss = voice_loss(out.float(), clean, noisy)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
         return loss.detach()
+
+    def _replayed(self, clean: Tensor, noisy: Tensor) -> Tensor:
+        """Compute `_gradients` by a CUDA graph: the GPU runs 1,500 small kernels without waiting for Python."""
+        if self.captured is None:
+            given = clean.clone(), noisy.clone()
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):  # plans and buffers are made before the recording
+                for _ in range(2):
+                    self._gradients(*given)
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            self.optimiser.zero_grad(set_to_none=True)
+            with torch.cuda.graph(graph):
+                loss = self._gradients(*given)
+            self.captured = graph, given, loss
+        graph, given, loss = self.captured
+        for mine, new in zip(given, (clean, noisy), strict=True):
+            mine.copy_(new)
+        graph.replay()
+        return loss
 
     def save(self, path: Path) -> None:
         """Write everything that the training needs to continue."""
@@ -195,16 +203,18 @@ def train_voice(
     device: str = "cpu",
     seconds: float = math.inf,
     every: int = 1000,
+    start: VoiceNet | None = None,
     report: Callable[[dict[str, float]], None] | None = None,
 ) -> VoiceNet:
     """Train until the plan or the time is over, and return the averaged network.
 
     `folder` receives `voice.jsonl` (a line every so many steps) and `voice-checkpoint.npz`. Called again with the same folder, the
-    training goes on from there. `seconds` limits this call, not the training.
+    training goes on from there. `seconds` limits this call, not the training. `start` is a trained network that the first
+    step begins with.
     """
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
-    run = VoiceTraining(plan, shape or VoiceShape(), device)
+    run = VoiceTraining(plan, start.shape if start is not None else shape or VoiceShape(), device, start)
     checkpoint = folder / "voice-checkpoint.npz"
     if checkpoint.exists():
         run.load(checkpoint)

@@ -49,12 +49,13 @@ def train_speech(
 
 
 def _train_voice(data: Path, output: Path, options: SpeechTraining, report: Report) -> None:
-    from glocal.apps.speech.models import save_trained
+    from glocal.apps.speech.models import load_voice, save_trained
     from glocal.apps.speech.voice_training import VoicePlan, load_recordings, train_voice
 
+    start = None if options.start is None else load_voice(options.start)
     parts = load_recordings(data)
     report.say(", ".join(f"{len(sounds)} of {name}" for name, sounds in parts.items()))
-    plan = VoicePlan(seed=options.seed, **({} if options.steps is None else {"steps": options.steps}))
+    plan = VoicePlan.of(steps=options.steps, seed=options.seed, fresh=start is None)
     last: dict[str, float] = {}
 
     def note(line: dict[str, float]) -> None:
@@ -64,7 +65,7 @@ def _train_voice(data: Path, output: Path, options: SpeechTraining, report: Repo
         )
 
     try:
-        net = train_voice(parts, output, plan, device=options.device, every=options.every, report=note)
+        net = train_voice(parts, output, plan, device=options.device, every=options.every, start=start, report=note)
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoint in {output} stays; run the same command again to go on") from stop
     path = save_trained(
