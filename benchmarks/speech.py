@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal import samples
 from glocal.apps.speech.data import load_speech
 from glocal.apps.speech.evaluate import compare_all, compare_colours, compare_levels, compare_paper, tune_wiener
 
@@ -31,7 +30,6 @@ CURVES = HERE / "results" / "speech_training.json"
 GRAPHS = HERE / "results" / "frames_graph.json"
 PAGE = HERE.parent / "docs" / "speech.md"
 PICTURES = HERE.parent / "docs" / "pictures"
-SAMPLE = samples.path("speech.wav")
 LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
 
@@ -178,29 +176,6 @@ def draw_curves() -> None:
     figure.savefig(PICTURES / "speech_curves.png", dpi=110)
 
 
-def draw_before_and_after() -> None:
-    """Waveform and spectrogram of the sample: noisy, after `frames`, after `voice`, clean."""
-    import soundfile
-    from matplotlib import pyplot
-
-    from glocal import denoise_speech
-
-    clean, rate = soundfile.read(SAMPLE, dtype="float32")
-    noisy = clean + np.float32(0.05) * np.random.default_rng(0).standard_normal(len(clean)).astype(np.float32)
-    sounds = {"noisy": noisy}
-    sounds |= {model: denoise_speech(noisy, rate, model=model).audio for model in ("frames", "voice")} | {
-        "clean": clean
-    }
-    figure, axes = pyplot.subplots(2, 4, figsize=(12, 4.2), layout="constrained", sharex=True)
-    for column, (name, sound) in zip(axes.T, sounds.items(), strict=True):
-        column[0].plot(np.arange(len(sound)) / rate, sound, lw=0.4)
-        column[0].set(title=name, ylim=(-0.7, 0.7))
-        column[1].specgram(sound + 1e-9, NFFT=512, noverlap=384, Fs=rate, vmin=-130, vmax=-40, cmap="magma")
-        column[1].set(xlabel="s", xlim=(0, len(sound) / rate))
-    axes[1, 0].set_ylabel("Hz")
-    figure.savefig(PICTURES / "speech_before_after.png", dpi=80)
-
-
 def main() -> None:
     """Measure, or only draw."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -211,12 +186,8 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="use every so manyth test clip but for the paper's table")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--measure-only", action="store_true")
-    parser.add_argument("--picture", action="store_true", help="only draw the sentence before and after")
     parser.add_argument("--docs-only", action="store_true")
     options = parser.parse_args()
-    if options.picture:
-        draw_before_and_after()
-        return
     for one in () if options.docs_only else options.sets:
         name, _, folder = one.partition("=")
         measure(name, Path(folder), options)
@@ -229,7 +200,6 @@ def main() -> None:
     PICTURES.mkdir(exist_ok=True)
     write_page(found)
     draw_curves()
-    draw_before_and_after()
 
 
 if __name__ == "__main__":

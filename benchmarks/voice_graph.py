@@ -145,10 +145,22 @@ class GraphVoice(VoiceNet):
         return self.added.seen
 
 
-def train(data: dict, kind: str, seed: int, *, steps: int, device: str) -> dict:
-    """Train the added layer; returns the SI-SDR of every validation pair."""
+def base_of(checkpoint: Path | None) -> VoiceNet:
+    """Return the network that ships, or the averaged one of a `voice-checkpoint.npz`."""
+    if checkpoint is None:
+        return load_voice()
+    with np.load(checkpoint, allow_pickle=False) as file:
+        arrays = {key[5:]: torch.from_numpy(file[key]) for key in file.files if key.startswith("mean.")}
+    net = VoiceNet()
+    net.load_state_dict(arrays)
+    return net.eval().requires_grad_(False)
+
+
+def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, device: str) -> dict:
+    """Train the added layer; returns the SI-SDR of every validation pair, with the layer and without."""
     torch.manual_seed(seed)
-    net = GraphVoice(load_voice(), kind).to(device)
+    base = base.to(device)
+    net = GraphVoice(base, kind).to(device)
     learned = [p for p in net.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=2e-3, weight_decay=0.01, betas=(0.9, 0.98))
     mixer = Mixer(Recordings(data["speech"], device), Recordings(data["noise"], device), 64_000, 1000 + seed)
@@ -161,19 +173,12 @@ def train(data: dict, kind: str, seed: int, *, steps: int, device: str) -> dict:
         voice_loss(out.float(), clean, noisy).backward()
         nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
-    scores = []
+    # 96 pairs at 5 dB of 3 s: two thirds with real noise, one third with white noise
+    pairs = [part.to(device).split(16) for part in validation_set(data["speech_val"], data["noise_val"], 96)]
     with torch.no_grad():
-        for clean, noisy in _pairs(data):
-            y, x = noisy.to(device), clean.to(device)
-            scores.append([float(v) for net_ in (net, load_voice().to(device)) for v in si_sdr(net_(y), x)])
+        scores = [torch.cat([si_sdr(f(y), x) for x, y in zip(*pairs, strict=True)]).tolist() for f in (net, base)]
     size = sum(p.numel() for p in learned)
-    return {"kind": kind, "seed": seed, "steps": steps, "parameters": size, "scores": np.array(scores).T.tolist()}
-
-
-def _pairs(data: dict) -> list[tuple[Tensor, Tensor]]:
-    """Return 96 validation pairs at 5 dB of 3 s: two thirds with real noise, one third with white noise."""
-    clean, noisy = validation_set(data["speech_val"], data["noise_val"], 96)
-    return list(zip(clean.split(1), noisy.split(1), strict=True))
+    return {"kind": kind, "seed": seed, "steps": steps, "parameters": size, "scores": scores}
 
 
 def table(folder: Path) -> None:
@@ -201,12 +206,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=800)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--checkpoint", type=Path, help="of a training, instead of the shipped network")
     parser.add_argument("--table", action="store_true")
     given = parser.parse_args()
     given.output.mkdir(parents=True, exist_ok=True)
     data = load_recordings(given.data) if given.kind else {}
     for kind in given.kind:
-        found = train(data, kind, given.seed, steps=given.steps, device=given.device)
+        found = train(data, base_of(given.checkpoint), kind, given.seed, steps=given.steps, device=given.device)
         (given.output / f"{kind}-{given.seed}.json").write_text(json.dumps(found))
         print(kind, given.seed, np.subtract(*found["scores"]).mean(), flush=True)
     if given.table:

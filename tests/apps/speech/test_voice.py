@@ -130,9 +130,9 @@ def test_faster_play_raises_the_pitch(data):
     time = np.arange(64_000) / 16000
     tone = Recordings([np.round(9000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16)], "cpu")
     mixer = Mixer(tone, Recordings(data["noise"], "cpu"), 16_000, 0)
-    rows = mixer._stretched(tone, 8, 4, torch.Generator().manual_seed(0), by_file=True)
+    rows = mixer._stretched(tone, 8, (90, 95, 100, 110), torch.Generator().manual_seed(0), by_file=True)
     pitch = torch.fft.rfft(rows).abs().argmax(1)
-    assert len(set(pitch.tolist())) > 3
+    assert len(set(pitch.tolist())) > 2
     assert 900 <= int(pitch.min()) < int(pitch.max()) <= 1100
     torch.testing.assert_close(rows.std(1), torch.full((8,), 9000 / 32768 / 2**0.5), rtol=0.02, atol=0)
 

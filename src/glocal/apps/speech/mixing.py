@@ -17,6 +17,7 @@ from torch.nn import functional as tf
 RATE = 16000
 _PEAK = 0.99
 _AHEAD = 8  # steps that are drawn at once
+_SPEEDS = (80, 84, 90, 96, 98, 100, 108, 112, 120)  # percent; lengths of 4 s then have fast Fourier transforms
 
 
 class Recordings:
@@ -72,7 +73,7 @@ class Mixer:
 
     def _several(self, rows: int, number: int) -> tuple[Tensor, Tensor]:
         g = self.generator.manual_seed(self.seed * 1_000_003 + number)
-        clean = self._gaps(self._stretched(self.speech, rows, 4, g, by_file=False), g)
+        clean = self._gaps(self._stretched(self.speech, rows, _SPEEDS[2:-2], g, by_file=False), g)
         clean = filtered(clean, self._curves(rows, 6.0, g))
         clean = torch.where(self._chance(rows, 0.25, g), rooms(clean, g), clean)
         noise = self._noise(rows, g)
@@ -91,15 +92,15 @@ class Mixer:
 
     def _noise(self, rows: int, g: torch.Generator) -> Tensor:
         """Noise (rows, n) of level 1: recorded, or babble, or notes, or synthetic; with filters, rooms, hiss and hum."""
-        real = self._stretched(self.noise, rows, 10, g, by_file=True)
-        other = self._stretched(self.noise, rows, 10, g, by_file=True)
+        real = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
+        other = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
         other = other / rms(other) * 10 ** (-self._uniform(rows, 0, 15, g) / 20)
         real = torch.where(self._chance(rows, 0.35, g), real / rms(real) + other, real / rms(real))
         places = torch.randperm(rows, generator=g, device=self.device)
         crowd, music = places[: rows // 8], places[rows // 8 : rows // 8 + rows // 16]
         if len(music):
             real[crowd], real[music] = self._babble(len(crowd), g), self._notes(len(music), g)
-        tilt = torch.where(self._chance(rows, 0.4, g), self._slopes(rows, -4, 2, g), torch.zeros(()).to(real))
+        tilt = self._slopes(rows, -4, 2, g) * self._chance(rows, 0.4, g)
         real = filtered(real, self._curves(rows, 8.0, g) + tilt)
         real = torch.where(self._chance(rows, 0.15, g), rooms(real, g), real)
         white = torch.randn(rows, self.length, generator=g, device=self.device)
@@ -111,14 +112,15 @@ class Mixer:
         hum = self._hum(rows, g) * 10 ** (-self._uniform(rows, 0, 20, g) / 20)
         return torch.where(self._chance(rows, 0.06, g), noise + hum, noise)
 
-    def _stretched(self, source: Recordings, rows: int, most: int, g: torch.Generator, *, by_file: bool) -> Tensor:
-        """Excerpts that are played faster or slower by up to `most` fortieths; pitch and speed change together."""
-        speeds = torch.randint(
-            40 - most, 41 + most, (_AHEAD,), generator=torch.Generator().manual_seed(g.initial_seed())
-        )
+    def _stretched(
+        self, source: Recordings, rows: int, speeds: tuple[int, ...], g: torch.Generator, *, by_file: bool
+    ) -> Tensor:
+        """Excerpts that are played at one of `speeds`, in percent; pitch and speed change together."""
+        host = torch.Generator().manual_seed(g.initial_seed())
+        drawn = torch.randint(len(speeds), (_AHEAD,), generator=host).tolist()
         parts = []
-        for part, speed in zip(torch.arange(rows).chunk(_AHEAD), speeds.tolist(), strict=False):
-            taken = source.excerpts(len(part), self.length * speed // 40, g, by_file=by_file)
+        for part, place in zip(torch.arange(rows).chunk(_AHEAD), drawn, strict=False):
+            taken = source.excerpts(len(part), self.length * speeds[place] // 100, g, by_file=by_file)
             parts.append(_resampled(taken, self.length))
         return torch.cat(parts)
 
@@ -144,7 +146,7 @@ class Mixer:
         return total / rms(total)
 
     def _hum(self, batch: int, g: torch.Generator) -> Tensor:
-        base = torch.where(self._chance(batch, 0.5, g), 50.0, 60.0) * self._uniform(batch, 0.98, 1.02, g)
+        base = (50 + 10 * self._chance(batch, 0.5, g)) * self._uniform(batch, 0.98, 1.02, g)
         time = torch.arange(self.length, device=self.device) / RATE
         total = torch.zeros(batch, self.length, device=self.device)
         for harmonic in range(1, 8):
