@@ -61,7 +61,7 @@ def keyboard(n: int, draw: np.random.Generator) -> Sound:
 
 
 def crowd(n: int, draw: np.random.Generator) -> Sound:
-    """The sentence itself as eight voices: backwards, shifted, faster and slower."""
+    """Eight voices: the sentence itself backwards, shifted, faster and slower."""
     voice, total = soundfile.read(samples.path("speech.wav"))[0][::-1], np.zeros(n)
     for _ in range(8):
         places = (np.arange(n) * draw.uniform(0.8, 1.3) + draw.integers(len(voice))) % (len(voice) - 1)
