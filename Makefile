@@ -12,8 +12,8 @@ help:
 	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
 	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
 	@echo "make coverage  the tests again, with the share of lines they run; fails below the floor in pyproject.toml"
-	@echo "make package   build the wheel and the sdist, and try the wheel in a clean environment"
-	@echo "make bench  measure speed beside the peers and write benchmarks/results/*.json"
+	@echo "make package   build the wheel and the sdist, and try each in a clean environment"
+	@echo "make bench  measure speed compared with peers and write benchmarks/results/*.json"
 	@echo "make reproduce  the figures and tables of the paper on one page, quick version: out/report/index.html"
 	@echo "make docs   build the documentation into out/site; make docs-serve shows it on this machine"
 	@echo "make clean  remove $(VENV) and caches"
@@ -59,12 +59,16 @@ coverage: $(VENV)/tests
 	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
 
 package: $(VENV)/tests
-	rm -rf out/dist out/clean
+	rm -rf out/dist
 	$(BIN)/python -m build --outdir out/dist .
 	$(BIN)/python -m twine check --strict out/dist/*
-	$(PYTHON) -m venv out/clean
-	out/clean/bin/python -m pip --disable-pip-version-check -q install out/dist/*.whl
-	cd out/clean && bin/glocal doctor && bin/python -c "import glocal; glocal.denoise(glocal.samples.path('temple.jpg'))"
+	for package in out/dist/*; do \
+	  echo "== $$package in a clean environment"; \
+	  rm -rf out/clean && $(PYTHON) -m venv out/clean \
+	  && out/clean/bin/python -m pip --disable-pip-version-check -q install $$package \
+	  && (cd out/clean && bin/glocal doctor && bin/python -c "import glocal; glocal.denoise(glocal.samples.path('temple.jpg'))") \
+	  || exit 1; \
+	done
 
 bench: $(VENV)/tests
 	$(PIP) install -e ".[bench]"

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.specifiers import SpecifierSet
 
 import glocal
@@ -65,6 +66,21 @@ def test_the_version_is_the_same_everywhere():
     assert f"version: {glocal.__version__}\n" in (ROOT / "CITATION.cff").read_text()
     assert f"\n## {glocal.__version__}" in (ROOT / "CHANGELOG.md").read_text()
     assert PROJECT["dynamic"] == ["version"]
+
+
+def test_the_workflow_tests_every_python_that_is_promised():
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    jobs = workflow["jobs"]
+    versions = jobs["test"]["strategy"]["matrix"]["python"]
+    named = [text.rpartition(" ")[2] for text in PROJECT["classifiers"] if "Python :: 3." in text]
+    assert versions == named
+    assert PROJECT["requires-python"] == f">={versions[0]}"
+    assert f"python-{versions[0]}%20to%20{versions[-1]}-" in (ROOT / "README.md").read_text()
+    assert set(jobs["install"]["strategy"]["matrix"]["package"]) == {"*.whl", "*.tar.gz"}
+    for job in jobs.values():
+        needs = job.get("needs", [])
+        assert {needs} <= set(jobs) if isinstance(needs, str) else set(needs) <= set(jobs)
+        assert all(("uses" in step) != ("run" in step) for step in job["steps"])
 
 
 def build(folder):
