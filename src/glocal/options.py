@@ -50,6 +50,7 @@ def option(default: Any, help: str, **settings: Any) -> Any:
         Replace the generated text of the error message: "must ..." and the last sentence.
     parse, metavar, flag, short
         How the command line reads the option: a function from text to value, the name of that text, other spellings.
+        The message of such a function begins with the text; the flag is put before it.
     known
         The names that a page offers for a text that may also be a file.
     hidden
@@ -60,6 +61,19 @@ def option(default: Any, help: str, **settings: Any) -> Any:
         True for the name of a further output file, which a recipe does not repeat.
     """
     return dataclasses.field(default=default, metadata={"help": help, **settings})
+
+
+def parse_numbers(text: str) -> tuple[float, ...]:
+    """Parse a list of numbers as written on a command line.
+
+    >>> parse_numbers("2, 1")
+    (2.0, 1.0)
+    """
+    try:
+        return tuple(float(part) for part in text.strip("() ").split(","))
+    except ValueError as error:
+        message = f"`{text}` is not a list of numbers. Write it like 2,1."
+        raise ArgumentError(message) from error
 
 
 @dataclass(frozen=True)

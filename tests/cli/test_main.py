@@ -117,7 +117,10 @@ def test_lines_for_people(error, line):
             ["denoise", "a.png", "--device", "foo"],
             "denoise: `device` (='foo') must be cpu, cuda or cuda:N. Try: use cpu.",
         ),
-        (["denoise", "a.png", "--sigma", "abc"], "sigma: `abc` is not a noise level. Try: write auto, 0.1 or 25/255."),
+        (
+            ["denoise", "a.png", "--sigma", "abc"],
+            "--sigma: `abc` is not a noise level. Try: write auto, 0.1 or 25/255.",
+        ),
         (
             ["style", "a.png", "b.png", "--size", "abc"],
             "stylize: `size` (='abc') must be a whole number from 8 to 65536, or 'keep'. Try: leave it out for the preset's.",

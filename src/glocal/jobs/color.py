@@ -46,26 +46,18 @@ class ColorJob(Job):
     arguments: ClassVar[str] = "PHOTO REFERENCE...; or with --map or --reference: photos, folders, patterns."
     Options: ClassVar[Any] = ColorOptions
     Files: ClassVar[Any] = ColorFiles
+    shared: ClassVar[str] = "reference"
+    single: ClassVar[str] = "Make it from one photo, then use --map for all."
 
     @classmethod
     def split(cls, inputs: Sequence[str], files: ColorFiles) -> tuple[list[str], tuple[str, ...]]:
-        """Take the first name as the photo and the others as references, unless --map or --reference replaces them."""
+        """Split as other jobs do; with --map there are no references."""
         if files.map is not None and files.reference:
             raise ArgumentError("color: --map and --reference contradict each other. Give one of them.")
-        if files.map is not None or files.reference:
-            return list(inputs), files.reference
-        if len(inputs) < 2:
-            raise ArgumentError("color: there is no reference. Name a photo and a reference, or use --map.")
-        return [inputs[0]], tuple(inputs[1:])
+        return super().split(inputs, files) if files.map is None else (list(inputs), ())
 
     def check(self, count: int) -> None:
-        """Refuse flags that a map makes useless, and outputs that belong to one photo.
-
-        Raises
-        ------
-        ArgumentError
-            There are such flags, or such outputs and several photos.
-        """
+        """Refuse as other jobs do, and flags that a map makes useless."""
         if self.files.map is not None:
             changed = [f.name for f in fields(ColorOptions) if getattr(self.options, f.name) != f.default]
             idle = [name for name in changed if name != "strength"]
@@ -75,21 +67,12 @@ class ColorJob(Job):
                     "Leave it out, or make another map."
                 )
             if self.files.save_map or self.files.palette_out:
-                raise ArgumentError(
-                    "color: --map has no palettes to save or draw. Leave --save-map and --palette-out out."
-                )
-        if count > 1 and self.more_outputs():
-            raise ArgumentError(
-                f"color: {self.more_outputs()[0]} belongs to one photo, and there are several. "
-                "Make it from one photo, then use --map for all."
-            )
+                raise ArgumentError("color: --map has no palettes. Leave --save-map and --palette-out out.")
         super().check(count)
 
     def cost(self, header: Header) -> Cost:
         """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
-        height, width = header.size
-        pixels = height * width
-        return Cost(f"{width} x {height}", memory=(500 << 20) + 80 * pixels, seconds=3 + 0.35e-6 * pixels)
+        return Cost(header.text, memory=(500 << 20) + 80 * header.pixels, seconds=3 + 0.35e-6 * header.pixels)
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Recolored:
         """One photo."""

@@ -45,10 +45,10 @@ class DenoiseJob(Job):
         """Estimate the memory of the picture, one part and the libraries, and some seconds per megapixel."""
         height, width = header.size
         model = self.options.model
-        tiles = 1 if height * width <= 1 << 21 else -(-height // 1160) * -(-width // 1160)
+        tiles = 1 if header.pixels <= 1 << 21 else -(-height // 1160) * -(-width // 1160)
         bands = -(-height // max(32, (1 << 19) // width))
         return Cost(
-            f"{width} x {height}",
+            header.text,
             memory=memory_for(header.size, model),
             seconds=seconds_for(header.size, model),
             parts=f"{tiles} tile(s)" if model in ("auto", *DEEP_MODELS) else f"{bands} band(s)",

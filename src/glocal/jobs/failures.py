@@ -51,7 +51,8 @@ def _described(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return f"stopped: {error}" if str(error) else "stopped"
     if _is_usage(error) and isinstance(error.__cause__, GlocalError):
-        return _described(error.__cause__)  # a value that the option itself refuses: its message has the remedy
+        flag = error.param.opts[-1]  # type: ignore[attr-defined]
+        return _with_remedy(f"{flag}: {error.__cause__}")  # the option's own message has a remedy
     if _is_usage(error):
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "glocal"
@@ -63,7 +64,11 @@ def _described(error: BaseException) -> str:
         return "error: the disk is full. Try: free some space or choose another folder."
     if not isinstance(error, GlocalError):
         return f"error: unexpected {type(error).__name__}: {error}. Try: run it again with --debug and report the text."
-    text = " ".join(str(error).split())
+    return _with_remedy(str(error))
+
+
+def _with_remedy(message: str) -> str:
+    text = " ".join(message.split())
     found = _LAST_SENTENCE.match(text)
     if not found or found[2].count(")") > found[2].count("("):
         return f"error: {text.rstrip('.')}. Try: `glocal --help`."

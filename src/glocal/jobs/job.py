@@ -57,6 +57,16 @@ class Header:
     sound: AudioInfo | None = None
     others: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def pixels(self) -> int:
+        """Number of pixels of the picture."""
+        return self.size[0] * self.size[1]
+
+    @property
+    def text(self) -> str:
+        """The size of the picture as people write it: "4000 x 3000"."""
+        return f"{self.size[1]} x {self.size[0]}"
+
 
 @dataclass(frozen=True)
 class Inputs:
@@ -111,6 +121,8 @@ class Job(ABC):
     Files: ClassVar[type] = NoFiles
     Output: ClassVar[type] = ImageOutput
     suffixes: ClassVar[Collection[str]] = SUFFIXES
+    shared: ClassVar[str] = ""  # the field of `Files` with inputs that all sources share, such as "painting"
+    single: ClassVar[str] = "Leave it out, or give one input."  # the remedy for an output that belongs to one source
     announced: ClassVar[bool] = False  # whether the cost is said before the work
 
     @abstractmethod
@@ -123,8 +135,22 @@ class Job(ABC):
 
     @classmethod
     def split(cls, inputs: Sequence[str], files: Any) -> tuple[list[str], tuple[str, ...]]:
-        """Which names on the command line are sources, and which are further inputs of all of them."""
-        return list(inputs), ()
+        """Return which names on the command line are sources, and which are further inputs of all of them.
+
+        If the job has shared inputs, the first name is the source and the others are shared, unless a flag names them.
+
+        Raises
+        ------
+        ArgumentError
+            There are no shared inputs.
+        """
+        named = getattr(files, cls.shared, ())
+        if named or not cls.shared:
+            return list(inputs), named
+        if len(inputs) < 2:
+            message = f"{cls.name}: there is no {cls.shared}. Name a photo and a {cls.shared}, or use --{cls.shared}."
+            raise ArgumentError(message)
+        return [inputs[0]], tuple(inputs[1:])
 
     def header(self, inputs: Inputs) -> Header:
         """Read the sizes from the headers of the files."""
@@ -151,8 +177,7 @@ class Job(ABC):
                 _check_suffix(path, one.metadata["writes"])
         if count > 1 and self.single_outputs():
             message = (
-                f"{self.name}: {self.single_outputs()[0]} belongs to one input, and there are several. "
-                "Leave it out, or give one input."
+                f"{self.name}: {self.single_outputs()[0]} belongs to one input, and there are several. {self.single}"
             )
             raise ArgumentError(message)
 

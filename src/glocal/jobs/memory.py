@@ -18,7 +18,7 @@ def parse_bytes(text: str) -> int:
     Raises
     ------
     ArgumentError
-        The text is no size.
+        The text is not a size.
 
     Examples
     --------
@@ -27,7 +27,7 @@ def parse_bytes(text: str) -> int:
     """
     found = _SIZE.fullmatch(text)
     if not found or float(found[1]) == 0:
-        raise ArgumentError(f"max-memory: `{text}` is no size. Write it like 4G or 512M.")
+        raise ArgumentError(f"`{text}` is not a size. Write it like 4G or 512M.")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from glocal.apps.speech.options import SpeechOptions
 from glocal.files.audio.formats import SUFFIXES
-from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.jobs.job import Cost, Header, Inputs, Job, said
 from glocal.options import option
 from glocal.progress import Callback, Meter
 
@@ -89,8 +89,7 @@ class SpeechJob(Job):
             )  # fmt: skip
         how = "estimated" if done.estimated else "given"
         inputs.say(f"{inputs.source}: noise level {done.sigma:.3g} of full scale ({how}), model {done.model}")
-        for note in done.notes:
-            inputs.say(f"{inputs.source}: {note}")
+        said(inputs, done.notes)
         return {"sigma": done.sigma, "sigma_estimated": done.estimated, "model": done.model,
                 "seconds_of_sound": done.seconds, "rate": done.rate, "channels": done.channels,
                 "notes": list(done.notes)}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +10,7 @@ from glocal.errors import ArgumentError
 from glocal.jobs.failures import Stopped
 from glocal.jobs.interrupt import stop_on_interrupt
 from glocal.jobs.job import Cost, Header, Inputs, Job
-from glocal.options import option
+from glocal.options import option, parse_numbers
 from glocal.progress import Callback, Progress
 
 if TYPE_CHECKING:
@@ -20,31 +19,13 @@ if TYPE_CHECKING:
 _HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
 
 
-def parse_weights(text: str) -> str:
-    """Check a list of numbers such as "2,1"; it stays text, as a recipe holds it."""
-    numbers_of(text)
-    return text
-
-
-def numbers_of(text: str) -> list[float]:
-    """Return the numbers of "2,1".
-
-    >>> numbers_of("2,1")
-    [2.0, 1.0]
-    """
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise ArgumentError(f"--weights: `{text}` is no list of numbers. Write it like 2,1.") from None
-
-
 @dataclass(frozen=True)
 class StyleFiles:
     """Files of a style transfer beside the photo and the output."""
 
     painting: tuple[str, ...] = option((), "The painting, when many photos are given; may be given several times.")
-    weights: str | None = option(
-        None, "How much each painting counts, such as 2,1.", parse=parse_weights, metavar="<list>"
+    weights: tuple[float, ...] | None = option(
+        None, "How much each painting counts, such as 2,1.", parse=parse_numbers, metavar="<list>"
     )
     mask: str | None = option(None, "Stylise only where this picture is white; gray is soft.")
     regions: tuple[str, ...] = option(
@@ -72,20 +53,17 @@ class StyleJob(Job):
     arguments: ClassVar[str] = "PHOTO PAINTING...; or with --painting: photos, folders, patterns."
     Options: ClassVar[Any] = StyleOptions
     Files: ClassVar[Any] = StyleFiles
+    shared: ClassVar[str] = "painting"
     announced: ClassVar[bool] = True
 
-    @classmethod
-    def split(cls, inputs: Sequence[str], files: StyleFiles) -> tuple[list[str], tuple[str, ...]]:
-        """Take the first name as the photo and the others as paintings, unless --painting names them."""
-        if not files.painting and len(inputs) < 2:
-            raise ArgumentError("style: there is no painting. Name a photo and a painting, or use --painting.")
-        photos, paintings = (list(inputs), files.painting) if files.painting else ([inputs[0]], tuple(inputs[1:]))
-        if files.weights is not None and len(numbers_of(files.weights)) != len(paintings):
+    def check(self, count: int) -> None:
+        """Refuse as other jobs do, and weights that do not fit the paintings."""
+        super().check(count)
+        weights, paintings = self.files.weights, len(self.others)
+        if weights is not None and len(weights) != paintings:
             raise ArgumentError(
-                f"--weights: {files.weights} has {len(numbers_of(files.weights))} numbers for {len(paintings)} "
-                "painting(s). Give one for each."
+                f"--weights: {len(weights)} numbers for {paintings} painting(s). Give one number for each painting."
             )
-        return photos, paintings
 
     def single_outputs(self) -> tuple[str, ...]:
         """Return the comparison and the recipe; a preview may show one photo after the other."""
@@ -110,13 +88,10 @@ class StyleJob(Job):
         from glocal.apps.style.checkpoint import Keeper, checkpoint_path, load_checkpoint
         from glocal.apps.style.transfer import StyleSources, stylize
 
-        files = self.files
-        weights = numbers_of(files.weights) if files.weights else None
-        sources = StyleSources.read(inputs.source, list(inputs.others), files.mask, self._regions(), files.init)
+        files, weights = self.files, self.files.weights
+        regions = [_pair(text) for text in files.regions]
+        sources = StyleSources.read(inputs.source, list(inputs.others), files.mask, regions, files.init)
         recipe = sources.recipe(self.options, weights)
-        if sources.mask is not None and sources.mask.size != sources.photo.size:
-            (h, w), (height, width) = sources.mask.size, sources.photo.size
-            inputs.say(f"{files.mask}: scaled from {w} x {h} to {width} x {height}, the photo's size")
         beside = checkpoint_path(inputs.target) if inputs.target is not None else None
         point = load_checkpoint(beside, recipe) if files.resume and beside is not None else None
         keeper = Keeper(recipe, files.preview, beside if files.checkpoints else None, inputs.say)
@@ -168,11 +143,10 @@ class StyleJob(Job):
         losses = [[losses[0], losses[-1]] for losses in result.losses]
         return {"losses": losses, "phases": phases, "recipe": recipe, "stopped": result.stopped}
 
-    def _regions(self) -> list[tuple[str, str]]:
-        pairs = []
-        for text in self.files.regions:
-            mine, equals, theirs = text.partition("=")
-            if not (mine and equals and theirs):
-                raise ArgumentError(f"--regions: `{text}` names no pair. Write it like sky.png=painted_sky.png.")
-            pairs.append((mine, theirs))
-        return pairs
+
+def _pair(text: str) -> tuple[str, str]:
+    """Return the two names of `--regions A=B`."""
+    mine, _, theirs = text.partition("=")
+    if not (mine and theirs):
+        raise ArgumentError(f"--regions: `{text}` names no pair. Write it like sky.png=painted_sky.png.")
+    return mine, theirs

@@ -142,7 +142,7 @@ def damaged(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        ("photo.png", 2, "there is no reference. Try: name a photo and a reference, or use --map."),
+        ("photo.png", 2, "there is no reference. Try: name a photo and a reference, or use --reference."),
         ("photo.png missing.png -o a.png", 3, "there is no such file"),
         ("photo.png reference.png -o photo.png", 4, "exists already"),
         ("photo.png reference.png -o a.png --mask black.png", 3, "selects nothing"),
@@ -155,13 +155,17 @@ def damaged(folder):
         ("--map bad.cube photo.png -o a.png", 3, "it has 1 points"),
         ("--map no.glocal photo.png -o a.png", 3, "Try: check the name."),
         ("--map bad.glocal photo.png --colors 3", 2, "--colors has no effect with --map"),
-        ("--map bad.glocal photo.png --save-map b.glocal", 2, "--map has no palettes to save or draw"),
+        ("--map bad.glocal photo.png --save-map b.glocal", 2, "--map has no palettes. Try: leave"),
         ("--map bad.glocal photo.png --reference photo.png", 2, "contradict each other"),
         ("photo.png reference.png -o a.png --lut a.3dl", 2, "the suffix '.3dl' is unknown"),
-        ("photo.png frame.png --reference reference.png -o x/ --lut a.cube", 2, "belongs to one photo"),
+        (
+            "photo.png frame.png --reference reference.png -o x/ --lut a.cube",
+            2,
+            "belongs to one input, and there are several. Try: make it from one photo",
+        ),
         ("photo.png reference.png --lambda 1,2", 2, "must be three numbers"),
-        ("photo.png reference.png --lambda a,b,c", 2, "Write them like 1,0.1,1"),
-        ("photo.png reference.png --protect cats", 2, "Choose among neutrals, skin"),
+        ("photo.png reference.png --lambda a,b,c", 2, "`a,b,c` is not a list of numbers. Try: write it like"),
+        ("photo.png reference.png --protect cats", 2, "is unknown. Try: choose among neutrals, skin"),
         ("photo.png reference.png --method magic", 2, "magic"),
     ],
 )

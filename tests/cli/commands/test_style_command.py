@@ -104,7 +104,7 @@ def test_many_photos(folder, capsys):
 def test_a_mask_of_another_size_is_scaled_and_said(folder, capsys):
     arguments = [word for word in QUICK if word != "--quiet"]
     assert run(["style", "photo.png", "painting.png", "-o", "out.png", "--mask", "mask.png", *arguments]) == 0
-    assert "mask.png: scaled from 21 x 15 to 42 x 30, the photo's size" in capsys.readouterr().err
+    assert "the mask is scaled from 21 x 15 to 42 x 30, the photo's size" in capsys.readouterr().err
 
 
 def huge_png(path):
@@ -121,13 +121,13 @@ BAD = {
     "one pixel": (["one.png", "painting.png"], 3, "the photo has 1 x 1 pixels, but needs at least 8 x 8"),
     "painting of one patch": (["photo.png", "patch.png"], 3, "the painting has 3 x 3 pixels, but needs at least"),
     "declared huge": (["huge.png", "painting.png"], 3, "declares 60000 x 60000 pixels, more than the limit"),
-    "weights": (["photo.png", "painting.png", "--weights", "1,2"], 2, "1,2 has 2 numbers for 1 painting(s)"),
-    "no numbers": (["photo.png", "painting.png", "--weights", "much"], 2, "`much` is no list of numbers"),
+    "weights": (["photo.png", "painting.png", "--weights", "1,2"], 2, "--weights: 2 numbers for 1 painting(s)"),
+    "no numbers": (["photo.png", "painting.png", "--weights", "much"], 2, "--weights: `much` is not a list of numbers"),
     "no painting": (["photo.png"], 2, "there is no painting"),
     "no pair": (["photo.png", "painting.png", "--regions", "mask.png"], 2, "`mask.png` names no pair"),
     "black mask": (["photo.png", "painting.png", "--mask", "black.png"], 3, "`mask` is black"),
     "bad strength": (["photo.png", "painting.png", "--strength", "2"], 2, "`strength` (=2.0) must be a number from 0"),
-    "bad size": (["photo.png", "painting.png", "--size", "big"], 2, "--size"),
+    "bad size": (["photo.png", "painting.png", "--size", "big"], 2, "`size` (='big') must be a whole number"),
     "no checkpoint": (["photo.png", "painting.png", "--resume"], 3, "read checkpoint (out.png.checkpoint): there is"),
     "no memory": (["photo.png", "painting.png", "--max-memory", "100M"], 5, "a smaller --size or a larger"),
 }

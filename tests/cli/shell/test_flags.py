@@ -97,4 +97,4 @@ def test_sizes_of_memory():
     assert available_memory() > 1 << 20
     with pytest.raises(ArgumentError) as caught:
         parse_bytes("much")
-    assert str(caught.value) == "max-memory: `much` is no size. Write it like 4G or 512M."
+    assert str(caught.value) == "`much` is not a size. Write it like 4G or 512M."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.options import DEVICE, Options, option
+from glocal.options import DEVICE, Options, option, parse_numbers
 
 Method = Literal["graph", "transport"]
 Mapping = Literal["smooth", "nearest"]
@@ -17,28 +17,13 @@ Gamut = Literal["compress", "clip"]
 Protection = Literal["neutrals", "skin"]
 
 
-def parse_lambdas(text: str) -> tuple[float, ...]:
-    """Parse three weights as written on a command line.
-
-    >>> parse_lambdas("1, 0.1, 1")
-    (1.0, 0.1, 1.0)
-    """
-    try:
-        return tuple(float(part) for part in text.strip("() ").split(","))
-    except ValueError as error:
-        message = f"lambda: `{text}` is not three numbers. Write them like 1,0.1,1."
-        raise ArgumentError(message) from error
-
-
 def parse_protect(text: str) -> tuple[str, ...]:
     """Parse the names of colours to protect as written on a command line.
 
     >>> parse_protect("neutrals,skin")
     ('neutrals', 'skin')
     """
-    names = tuple(part.strip() for part in text.strip("() ").split(",") if part.strip())
-    _check_protect(names)
-    return names
+    return tuple(part.strip() for part in text.strip("() ").split(",") if part.strip())
 
 
 def _check_protect(names: Any) -> None:
@@ -83,7 +68,7 @@ class ColorOptions(Options):
         must="be three numbers, none negative",
         remedy="The paper uses 1, 0.1, 1.",
         flag="--lambda",
-        parse=parse_lambdas,
+        parse=parse_numbers,
         metavar="<g1,g2,g3>",
     )
     iterations: int = option(200, "Maximum number of optimiser steps.", min=1)

@@ -91,14 +91,14 @@ def parse_sigma(text: str) -> float | None:
     try:
         return float(top) / float(bottom or "1")
     except (ValueError, ZeroDivisionError) as error:
-        message = f"sigma: `{text}` is not a noise level. Write auto, 0.1 or 25/255."
+        message = f"`{text}` is not a noise level. Write auto, 0.1 or 25/255."
         raise ArgumentError(message) from error
 
 
 def _parse_level(text: str) -> float:
     level = parse_sigma(text)
     if level is None:
-        message = "sigma: `auto` cannot be used here. Write 0.07 or 25/255."
+        message = "`auto` cannot be used here. Write 0.07 or 25/255."
         raise ArgumentError(message)
     return level
 

@@ -210,7 +210,7 @@ def stylize(
     return StyleResult(
         seconds=time.perf_counter() - began,
         recipe=sources.recipe(options, weights),
-        notes=sources.photo.notes,
+        notes=(*sources.photo.notes, *sources.mask_notes()),
         stopped=solution.stopped,
         phases=solution.phases,
         original=sources.photo,
@@ -266,6 +266,13 @@ class StyleSources:
             _check_size("painting", one)
             _check_painting(one)
         return found
+
+    def mask_notes(self) -> tuple[str, ...]:
+        """Return a note if the mask has another size than the photo."""
+        if self.mask is None or self.mask.size == self.photo.size:
+            return ()
+        (h, w), (height, width) = self.mask.size, self.photo.size
+        return (f"the mask is scaled from {w} x {h} to {width} x {height}, the photo's size",)
 
     def recipe(self, options: StyleOptions, weights: Sequence[float] | None) -> dict[str, Any]:
         """Return the recipe of a run. Inputs are in the order of the command line."""
