@@ -45,7 +45,7 @@ def test_keeps_int32_and_is_frozen():
         (
             (torch.tensor([[0], [0]]), torch.ones(2, 1, device="meta")),
             DeviceError,
-            "`weights` lies on meta, `neighbors` on cpu",
+            "`weights` is on meta, `neighbors` on cpu",
         ),
     ],
 )

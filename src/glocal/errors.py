@@ -45,7 +45,7 @@ class ModelError(GlocalError, RuntimeError):
 
 
 class DeviceError(GlocalError, RuntimeError):
-    """A device or backend is not available, or tensors lie on different devices."""
+    """A device or backend is not available, or tensors are on different devices."""
 
     exit_code = 7
 

@@ -300,7 +300,7 @@ def _check_edge_values(name: str, values: Tensor, graph: Graph) -> None:
         )
         raise ArgumentError(message)
     if values.device != graph.device:
-        message = f"Graph: `{name}` lies on {values.device}, `neighbors` on {graph.device}. Move both with .to(device)."
+        message = f"Graph: `{name}` is on {values.device}, `neighbors` on {graph.device}. Move both with .to(device)."
         raise DeviceError(message)
     if not values.is_floating_point():
         message = f"Graph: `{name}` must be float32 or float64, got {values.dtype}. Convert with .to(torch.float32)."

@@ -115,7 +115,7 @@ class Lattice:
         return inside.expand(self.copies, *inside.shape[1:]).reshape(self.num_vertices, self.degree)
 
     def places(self, axis: int, device: torch.device | str) -> Tensor:
-        """Compute the positions of the neighbours along one axis, (length, size); some lie outside of 0 ... length - 1."""
+        """Compute the positions of the neighbours along one axis, (length, size); some are outside of 0 ... length - 1."""
         n, s = self.shape[axis], self.size[axis]
         steps = (torch.arange(s, device=device) - s // 2) * self.dilation
         return torch.arange(n, device=device).unsqueeze(1) + steps

@@ -65,8 +65,8 @@ Callback = Callable[[Progress], "bool | None"]
 class Meter:
     """Passes progress on to a callback, with the time that is left.
 
-    Kernels are compiled the first time they are used on a machine. The meter notices, tells the callback that this is a
-    step of its own, and leaves that time out of the estimate.
+    Kernels are compiled the first time they are used on a machine. The meter reports this to the callback as a separate
+    step, and leaves its time out of the estimate.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class Meter:
         return self.relay(Progress(fraction, **known))
 
     def relay(self, progress: Progress) -> bool:
-        """Complete a record with the times and tell the callback; returns whether it asked to stop."""
+        """Complete a record with the times and call the callback; returns whether it asked to stop."""
         if self.callback is None:
             return False
         self._fraction = float(progress)

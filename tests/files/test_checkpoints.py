@@ -53,7 +53,9 @@ def test_file_that_is_no_safetensors(tmp_path):
     (tmp_path / "a.safetensors").write_bytes(b"nothing of the kind")
     with pytest.raises(ModelError) as caught:
         load_weights(tmp_path / "a.safetensors")
-    assert str(caught.value) == f"load model ({tmp_path / 'a.safetensors'}): it is no safetensors file. Save it again."
+    assert (
+        str(caught.value) == f"load model ({tmp_path / 'a.safetensors'}): it is not a safetensors file. Save it again."
+    )
 
 
 @pytest.mark.parametrize(

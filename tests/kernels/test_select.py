@@ -20,14 +20,14 @@ def test_an_unknown_or_impossible_backend_is_refused(monkeypatch):
     ):
         select.pick("knn", "cpu")
     monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
-    with pytest.raises(DeviceError, match=r"GLOCAL_BACKEND \(='cuda'\) cannot run here: the tensors lie on cpu"):
+    with pytest.raises(DeviceError, match=r"GLOCAL_BACKEND \(='cuda'\) cannot run here: the tensors are on cpu"):
         select.pick("knn", "cpu")
 
 
 def test_explain_names_what_keeps_each_earlier_backend_from_running(monkeypatch):
     rows = {operation: (backend, why) for operation, backend, why in select.explain("cpu")}
-    assert rows["graph_conv"] == ("cpu", "cuda: the tensors lie on cpu")
-    assert rows["knn"] == ("portable", "cuda: the tensors lie on cpu; cpu: does not have this operation")
+    assert rows["graph_conv"] == ("cpu", "cuda: the tensors are on cpu")
+    assert rows["knn"] == ("portable", "cuda: the tensors are on cpu; cpu: does not have this operation")
     monkeypatch.setenv("GLOCAL_BACKEND", "reference")
     rows = {operation: (backend, why) for operation, backend, why in select.explain("cpu")}
     backend, why = rows["graph_conv"]

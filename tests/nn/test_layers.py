@@ -34,7 +34,7 @@ G = glocal.grid_graph((4, 4), size=3)
             ArgumentError,
             "is torch.float64, the filters are torch.float32",
         ),
-        (GraphConv(3, 5, 9), torch.ones(16, 3, device="meta"), G, DeviceError, "lies on meta, the graph on cpu"),
+        (GraphConv(3, 5, 9), torch.ones(16, 3, device="meta"), G, DeviceError, "is on meta, the graph on cpu"),
         (GraphConv(3, 5, 9), torch.ones(16, 3), "grid", ArgumentError, "`graph` is a str, not a Graph"),
         (
             SharedGraphConv(5),

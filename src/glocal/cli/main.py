@@ -17,15 +17,18 @@ from glocal.cli.shell.lazy import LazyGroup, Table
 from glocal.jobs.failures import report_failure
 
 BENCHMARKS: Table = {
-    "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search beside cKDTree and FAISS."),
-    "denoise": ("glocal.cli.commands.bench_denoise:denoise", "Denoising beside NL-means, wavelets and BM3D."),
+    "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search compared with cKDTree and FAISS."),
+    "denoise": ("glocal.cli.commands.bench_denoise:denoise", "Denoising compared with NL-means, wavelets and BM3D."),
     "speech": (
         "glocal.cli.commands.bench_speech:speech",
         "Denoising speech compared with RNNoise, noisereduce and Wiener.",
     ),
-    "conv": ("glocal.cli.commands.bench:conv", "The graph convolution beside torch indexing and PyTorch Geometric."),
-    "style": ("glocal.cli.commands.bench:style", "The whole style transfer beside plain PyTorch."),
-    "cuda": ("glocal.cli.commands.bench:cuda", "Style transfer on a GPU beside plain PyTorch there."),
+    "conv": (
+        "glocal.cli.commands.bench:conv",
+        "The graph convolution compared with torch indexing and PyTorch Geometric.",
+    ),
+    "style": ("glocal.cli.commands.bench:style", "The whole style transfer compared with plain PyTorch."),
+    "cuda": ("glocal.cli.commands.bench:cuda", "Style transfer on a GPU compared with plain PyTorch."),
 }
 
 TRAIN: Table = {

@@ -1,4 +1,4 @@
-"""Model weights: safetensors files beside an index that holds their SHA-256 sums. Arrays only; no pickles."""
+"""Model weights: safetensors files with an index of their SHA-256 sums. Arrays only; no pickles."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
         A name in the index of `folder`, or the path of a ``.safetensors`` file of your own (which is read without
         comparing its sum with an index).
     folder
-        Where the weights and ``index.json`` lie; by default inside of the package.
+        Where the weights and ``index.json`` are; by default inside of the package.
 
     Returns
     -------
@@ -166,8 +166,8 @@ def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]
 
     try:
         arrays = dict(load(data))
-    except Exception as error:  # safetensors has an error class of its own for each of its languages
-        raise ModelError(f"load model ({path}): it is no safetensors file. {remedy}.") from error
+    except Exception as error:  # safetensors has a different error class for each of its languages
+        raise ModelError(f"load model ({path}): it is not a safetensors file. {remedy}.") from error
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise ModelError(f"load model ({path}): `{name}` holds values that are NaN or infinite. {remedy}.")

@@ -71,7 +71,7 @@ def _content(path: str | os.PathLike[str]) -> np.ndarray[Any, np.dtype[np.float6
 
 
 def _is_image(path: str | os.PathLike[str]) -> bool:
-    """Whether the first bytes are those of an image; a file that is missing is told so by the image reader."""
+    """Whether the first bytes are those of an image; the image reader reports a missing file."""
     try:
         with Path(path).open("rb") as file:
             sniff(file.read(32), path)

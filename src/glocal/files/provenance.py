@@ -93,7 +93,7 @@ def from_json(text: str, source: str) -> dict[str, Any]:
     Raises
     ------
     InputError
-        The text is no recipe, or one of a newer version.
+        The text is not a recipe, or one of a newer version.
     """
     try:
         recipe = json.loads(text)
@@ -164,7 +164,7 @@ def check_unchanged(path: str | Path, before: tuple[int, int, int] | None) -> No
 
 def versions() -> dict[str, str]:
     """Versions of Python, of glocal and of the libraries that decide about a result."""
-    # The package itself lies above this room; only its version is read, and only by name.
+    # The package itself is above this one; only its version is read, by name.
     found = {"glocal": str(sys.modules["glocal"].__version__), "python": platform.python_version()}
     found["machine"] = f"{platform.system()} {platform.machine()}"
     for name in _LIBRARIES:

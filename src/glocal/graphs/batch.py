@@ -33,7 +33,7 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
         raise ArgumentError(message)
     devices = {str(g.device) for g in graphs}
     if len(devices) > 1:
-        message = f"block_diagonal: the graphs lie on {' and '.join(sorted(devices))}. Move them with .to(device)."
+        message = f"block_diagonal: the graphs are on {' and '.join(sorted(devices))}. Move them with .to(device)."
         raise DeviceError(message)
     if lattice := _common_lattice(graphs):
         return Graph.from_lattice(lattice, graphs[0].device)

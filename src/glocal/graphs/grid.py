@@ -36,7 +36,7 @@ def grid_graph(
     dilation : int >= 1
         Steps between neighbours, as in a dilated convolution.
     boundary : "reflect", "replicate", "circular" or "zero"
-        What lies outside. "zero" keeps the edge with weight 0. This is how the paper completes vertices with fewer
+        What is outside. "zero" keeps the edge with weight 0. This is how the paper completes vertices with fewer
         edges. With the other boundaries `weights` is None.
 
     Returns

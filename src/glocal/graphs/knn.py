@@ -82,7 +82,7 @@ def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:
         )
         raise ArgumentError(message)
     if x.device != source.device:
-        message = f"knn_graph: `features` lies on {x.device}, `source` on {source.device}. Move both with .to(device)."
+        message = f"knn_graph: `features` is on {x.device}, `source` on {source.device}. Move both with .to(device)."
         raise DeviceError(message)
     if not isinstance(k, SupportsIndex):
         message = f"knn_graph: `k` (={k}) must be a whole number. Use an int."

@@ -189,7 +189,7 @@ def _lattice(frames: Tensor, stride: Sizes) -> list[int]:
 def _check(query: Tensor, source: Tensor, k: int, matching: Matching, radius: Any) -> None:
     if query.device != source.device:
         message = (
-            f"patch_graph: `signal` lies on {query.device}, `source` on {source.device}. Move both with .to(device)."
+            f"patch_graph: `signal` is on {query.device}, `source` on {source.device}. Move both with .to(device)."
         )
         raise DeviceError(message)
     if query.shape[3] != source.shape[3]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ColorFiles:
-    """Files of a colour transfer beside the pictures themselves."""
+    """Further files of a colour transfer."""
 
     reference: tuple[str, ...] = option((), "Where the colours come from, for many photos; may be given several times.")
     map: str | None = option(None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.")
@@ -84,7 +84,7 @@ class ColorJob(Job):
         )
 
     def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
-        """Write what was asked for beside the picture, and tell how well each LUT repeats the map on this photo."""
+        """Write the further outputs, and say how closely each LUT follows the map on this photo."""
         import torch
 
         from glocal.apps.color.lut import write_lut

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DenoiseFiles:
-    """Files beside the denoised picture."""
+    """Further files of a denoised picture."""
 
     mask: str | None = option(None, "Denoise only where this picture is white; gray is soft.")
     noise_profile: str | None = option(

@@ -12,7 +12,7 @@ from glocal.errors import GlocalError, MemoryLimitError, OutputError
 STOPPED = 130
 _LAST_SENTENCE = re.compile(r"^(.*[.)])\s+([A-Z`].*?)\.?$", re.DOTALL)
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)  # the disk is full, or nobody reads on
+_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)  # the disk is full, or the reader of a pipe has ended
 _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
@@ -79,7 +79,7 @@ def _with_remedy(message: str) -> str:
 def report_failure(error: BaseException, *, debug: bool) -> int:
     """Write an error to stderr and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        return exit_code_of(error)  # whoever closed the pipe knows why
+        return exit_code_of(error)  # the reader of the pipe has ended; it needs no message
     if debug:
         sys.stderr.write("".join(traceback.format_exception(error)))
     sys.stderr.write(describe(error) + "\n")

@@ -29,7 +29,7 @@ def flag_name(field: dataclasses.Field[Any]) -> str:
 def flags_for(classes: Iterable[Any], values: Mapping[str, Any]) -> list[str]:
     """Return the flags that set the fields of some dataclasses to these values.
 
-    Names that are no fields, defaults, None and further outputs are left out.
+    Unknown names, defaults, None and further outputs are left out.
 
     >>> from glocal.apps.denoise.options import DenoiseOptions
     >>> flags_for([DenoiseOptions], {"sigma": 0.1, "strength": 1.0, "model": "wide"})

@@ -12,7 +12,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stop_on_interrupt(say: Callable[[str], None], after: str = "this iteration") -> Iterator[Callable[[], bool]]:
-    """Give a function that tells whether the user asked to stop; `say` gets the answer to the first Ctrl-C.
+    """Yield a function that returns whether the user asked to stop; `say` gets the answer to the first Ctrl-C.
 
     `after` names what is finished first.
 

@@ -159,7 +159,7 @@ class Job(ABC):
         return Header(image_size(inputs.source), others=tuple(image_size(path) for path in self.others))
 
     def more_outputs(self) -> tuple[str, ...]:
-        """Return the files that are written beside the result."""
+        """Return the names of the further outputs."""
         named = [getattr(self.files, one.name) for one in _writing(self.Files)]
         return tuple(path for value in named if value for path in ([value] if isinstance(value, str) else value))
 
@@ -186,7 +186,7 @@ class Job(ABC):
         return self.more_outputs()
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
-        """Do the work from file to file; returns what `--json` tells about it."""
+        """Do the work from file to file; returns what `--json` shows about it."""
         assert inputs.target is not None
         result = self.run(inputs, progress)
         # What a result is saved with is a matter of its kind: depth and quality, or the type of the samples.
@@ -195,7 +195,7 @@ class Job(ABC):
         return told | {"notes": list(said(inputs, (*result.notes, *notes)))}
 
     def tell(self, result: Any, inputs: Inputs) -> dict[str, Any]:
-        """Write further outputs, say what is worth saying, and return what `--json` tells."""
+        """Write further outputs, say what is worth saying, and return what `--json` shows."""
         return {}
 
 

@@ -32,7 +32,7 @@ def parse_bytes(text: str) -> int:
 
 
 def available_memory() -> int:
-    """Bytes that can be taken now without swapping, as far as the system tells; a container's limit counts."""
+    """Return the bytes that are free without swapping, as far as the system says; a container's limit counts."""
     free = _of_system()
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()

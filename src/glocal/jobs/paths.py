@@ -116,7 +116,7 @@ def _folder_of(output: str | None) -> Path | None:
 def _expand(
     inputs: Iterable[str], *, recursive: bool, suffixes: Collection[str], results: Path | None
 ) -> Iterator[_Found]:
-    """Every file that the inputs mean, each once; results in a folder inside of an input folder are no inputs."""
+    """List every input file once; results in a folder inside of an input folder are not inputs."""
     seen: set[Path] = set()
     for text in inputs:
         base = Path(text).absolute()
@@ -211,7 +211,7 @@ def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Pat
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except (OSError, ValueError):  # a name that the system does not even look up
+    except (OSError, ValueError):  # a name that the system cannot look up
         return False
 
 

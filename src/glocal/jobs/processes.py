@@ -105,7 +105,7 @@ def _killed(task: Task) -> Outcome:
 
 
 def _perform(task: Task, work: Work, estimate: Callable[[Task], Cost]) -> Outcome:
-    """One task in a process of its own: every error becomes an outcome, so that nothing has to be pickled but words."""
+    """Do one task in its own process. Every error becomes an outcome, so that only text is pickled."""
     signal.signal(signal.SIGINT, _stop_once)
     try:
         return perform(task, work, estimate, _silent)
@@ -132,7 +132,7 @@ def _silent(value: Any) -> None:
 def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
     end_with_parent()
-    signal.signal(signal.SIGINT, _ignore)  # a process that waits for work is told to end by its parent
+    signal.signal(signal.SIGINT, _ignore)  # the parent ends a process that waits for work
     set_threads(threads)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SpeechFiles:
-    """Files beside the denoised recording."""
+    """Further files of a denoised recording."""
 
     residual: str | None = option(None, "Write what was removed into this file.", writes="sound")
     plot: str | None = option(None, "Draw the spectrograms before and after into this picture.", writes="picture")

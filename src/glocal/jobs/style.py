@@ -21,7 +21,7 @@ _HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memor
 
 @dataclass(frozen=True)
 class StyleFiles:
-    """Files of a style transfer beside the photo and the output."""
+    """Further files of a style transfer."""
 
     painting: tuple[str, ...] = option((), "The painting, when many photos are given; may be given several times.")
     weights: tuple[float, ...] | None = option(
@@ -33,10 +33,10 @@ class StyleFiles:
         "PHOTO_MASK=PAINTING_MASK: this part of the photo takes that part of the painting; may be given several times.",
     )
     init: str = option("noise", "Start from noise, photo, or a picture file.")
-    preview: str | None = option(None, "A picture that is rewritten while the work goes on.", writes="picture")
+    preview: str | None = option(None, "A picture that is rewritten during the work.", writes="picture")
     compare: str | None = option(None, "Also write photo, painting and result side by side.", writes="picture")
     resume: bool = option(False, "Go on from the checkpoint that an interrupted run left.")
-    checkpoints: bool = option(True, "Keep a checkpoint beside the output while the work goes on.")
+    checkpoints: bool = option(True, "Keep a checkpoint next to the output during the work.")
     recipe: str | None = option(None, "Also write the recipe to this JSON file.", writes="file")
 
 
@@ -120,7 +120,7 @@ class StyleJob(Job):
         return told
 
     def tell(self, result: StyleResult, inputs: Inputs) -> dict[str, Any]:
-        """Write the last preview, the comparison and the recipe, and tell losses and phases."""
+        """Write the last preview, the comparison and the recipe, and return losses and phases."""
         from glocal.apps.style.compare import side_by_side
         from glocal.atomic import write_whole
         from glocal.files.images.colors import to_srgb

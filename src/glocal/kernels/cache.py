@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a folder of their own in the user's cache directory, or nowhere.
+"""Where compiled kernels are kept: their own folder in the user's cache directory, or nowhere.
 
 The folder's name holds a hash of all kernel sources. A compiled kernel contains the constants of every module it uses,
 so a change of any of them must not find the old ones. `GLOCAL_CACHE_DIR` (or `NUMBA_CACHE_DIR`) names another place.
@@ -49,7 +49,7 @@ class CacheFolder:
 
 @cache
 def cache_folder() -> CacheFolder:
-    """Make the folder for compiled kernels, or say why there is none. Old versions' folders are removed in passing."""
+    """Make the folder for compiled kernels, or say why there is none. Folders of old versions are removed too."""
     place = place_of(os.environ)
     folder = place / source_hash()
     try:

@@ -58,7 +58,7 @@ def check_range(neighbors: Tensor, num_sources: int) -> None:
 
 
 def trust_range(neighbors: Tensor, num_sources: int) -> None:
-    """Take the neighbours that a kernel of ours has computed for right, so that nobody reads them to check."""
+    """Mark neighbours that our own kernel computed as valid, so that they are not checked again."""
     known(neighbors, "range", lambda: (0, num_sources - 1))
 
 

@@ -20,7 +20,7 @@ _FEW = 8  # channels below which cuDNN is faster with the channels first; measur
 def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
     """Convolve x (b, n, c) with filters (d, c, m): (b, n, m). Differentiable.
 
-    Cost: O(b n d c m) time, O(b n c) memory besides the result.
+    Cost: O(b n d c m) time, O(b n c) memory in addition to the result.
     """
     size = _axes(lattice)[1]
     weight = filters.unflatten(0, size).movedim((-1, -2), (0, 1))

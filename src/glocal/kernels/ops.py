@@ -219,7 +219,7 @@ def _under(op: Callable[..., Any], *args: Any) -> Any:
 
 
 def _plain(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether nobody listens to operators: no mode, no transform, no subclass. Then a kernel can be called at once."""
+    """Whether no mode, transform or subclass intercepts operators. Then a kernel can be called directly."""
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return False
     return all(t is None or (type(t) in (Tensor, Parameter) and not t.is_meta) for t in tensors)
@@ -332,7 +332,7 @@ class _Gram(Function):
 
 
 class _GramBackward(Function):
-    """The gradient of `gram`, which has no derivative of its own."""
+    """The gradient of `gram`, which cannot be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:

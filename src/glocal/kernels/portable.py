@@ -142,7 +142,7 @@ def _search(
 def _smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` smallest entries of each row and their columns, smallest first.
 
-    They lie in the `count` chunks with the smallest minima, so all but one reading of the row is spared.
+    They are in the `count` chunks with the smallest minima, so the row is read only once.
     """
     rows, n = values.shape
     if n < 4 * count * _CHUNK:

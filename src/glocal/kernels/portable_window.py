@@ -39,7 +39,7 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
 
 
 def tile_axis(n: int, radius: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cut an axis into tiles: the vertices of each, (tiles, size), and all that their windows hold, (tiles, span)."""
+    """Cut an axis into tiles: the vertices of each, (tiles, size), and those in their windows, (tiles, span)."""
     size = min(TILE, n)
     starts = torch.arange(0, n, size, device=device).clamp(max=n - size)
     span = min(size + 2 * radius, n)
@@ -60,7 +60,7 @@ def _steps(here: Tensor, there: Tensor) -> Tensor:
 
 
 def _reach(here: Tensor, there: Tensor, n: int, radius: int) -> Tensor:
-    """Say which of `there` lie in the shifted windows of `here` along one axis."""
+    """Say which of `there` are in the shifted windows of `here` along one axis."""
     side = min(2 * radius + 1, n)
     first = (here - radius).clamp(min=0, max=n - side).unsqueeze(2)
     return (there.unsqueeze(1) >= first) & (there.unsqueeze(1) < first + side)

@@ -60,7 +60,7 @@ def cells(frames: Tensor, matching: Matching, stride: Sizes) -> Tensor:
 
 
 def patch_distances(here: Tensor, there: Tensor, steps: Tensor, matching: Matching) -> Tensor:
-    """Compute `d2` between one patch (pt c, ph, pw) and those of (pt c, m, ph, pw) that lie `steps` (m, 3) away."""
+    """Compute `d2` between one patch (pt c, ph, pw) and those of (pt c, m, ph, pw) at the offsets `steps` (m, 3)."""
     squares = (there[0] - here[0]).square()
     for channel in range(1, len(there)):
         squares = squares + (there[channel] - here[channel]).square()

@@ -39,7 +39,7 @@ OPERATIONS = (*ON_NEIGHBORS, *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS
 
 def _cpu_refuses(device: torch.device) -> str | None:
     if device.type != "cpu":
-        return f"the tensors lie on {device}"
+        return f"the tensors are on {device}"
     if importlib.util.find_spec("numba") is None:
         return "numba is not installed"
     return None
@@ -47,7 +47,7 @@ def _cpu_refuses(device: torch.device) -> str | None:
 
 def _cuda_refuses(device: torch.device) -> str | None:
     if device.type != "cuda":
-        return f"the tensors lie on {device}"
+        return f"the tensors are on {device}"
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
     return None

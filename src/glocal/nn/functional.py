@@ -1,4 +1,4 @@
-"""The graph convolution and related operations as functions, without parameters of their own."""
+"""The graph convolution and related operations as functions without their own parameters."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider:
         raise ArgumentError(message)
     if x.device != graph.device or x.device != parameters.device:
         message = (
-            f"{caller}: the signal lies on {x.device}, the graph on {graph.device}, the filters on {parameters.device}. "
+            f"{caller}: the signal is on {x.device}, the graph on {graph.device}, the filters on {parameters.device}. "
             "Move all to one device."
         )
         raise DeviceError(message)

@@ -39,7 +39,7 @@ def orthogonalize(matrices: Tensor, *, steps: int = 5) -> Tensor:
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Where `count` matrices of one shape lie in the flat vector."""
+    """The position of `count` matrices of one shape in the flat vector."""
 
     start: int
     count: int
@@ -67,7 +67,7 @@ class FlatMuon:
     average : float
         Decay of the moving average of the parameters, once there were enough steps.
 
-    All state lies in `state()`, a dict of tensors that are changed in place.
+    All state is in `state()`, a dict of tensors that are changed in place.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class FlatMuon:
             self.groups.append(_Matrices(start, 1, rows, columns))
 
     def state(self) -> dict[str, Tensor]:
-        """Everything a later step depends on, besides its loss."""
+        """Return everything that a later step depends on, except its loss."""
         return {
             "values": self.values,
             "mean": self.mean,

@@ -235,7 +235,7 @@ class _State:
             save_file({name: t.clone().contiguous() for name, t in tensors.items()}, temporary)
 
     def load(self) -> tuple[int, Tensor]:
-        """Continue from the checkpoint, if there is one; lines of the log that lie after it are dropped."""
+        """Continue from the checkpoint, if there is one; later lines of the log are dropped."""
         device = next(self.model.parameters()).device
         checkpoint = None if self.folder is None else self.path(".checkpoint.safetensors")
         if checkpoint is None or not checkpoint.exists():

@@ -142,7 +142,7 @@ def test_a_bad_file_is_reported_and_the_rest_go_on(call, tree, capsys, jobs):
     }
     shown = capsys.readouterr()
     assert "2 done, 0 skipped, 2 failed" in shown.err
-    assert "bad.png): its content is no image that can be read here. Try: use one of" in shown.err
+    assert "bad.png): its content is not an image that can be read here. Try: use one of" in shown.err
 
 
 def test_failed_json_goes_when_nothing_fails_any_more(call, tree):

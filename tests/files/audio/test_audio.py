@@ -142,7 +142,7 @@ def changed(data: bytearray, at: int, form: str, value: int) -> bytes:
         (bytes(wav_bytes()[:30]), "the file is cut short: the WAV header is followed by no sound."),
         (
             b"a text that is called sound" * 9,
-            "it is no audio that can be read here, or it is damaged. Use one of WAV, FLAC",
+            "it is not audio that can be read here, or it is damaged. Use one of WAV, FLAC",
         ),
         (bytes(wav_bytes(0)), "it holds no samples or is cut short. Use a file with sound in it."),
     ],

@@ -80,7 +80,7 @@ CASES = {
     "tiff-code": (tiff_with(tiff(), 259, 34712), "TIFF compression 34712 is not supported. Save it again with one of"),
     "text": (
         b"This is no picture, whatever its name says.",
-        "its content is no image that can be read here. Use one of JPEG",
+        "its content is not an image that can be read here. Use one of JPEG",
     ),
     "empty": (b"", "the file is empty. Use one of JPEG, PNG, TIFF"),
     "scans": (
@@ -179,7 +179,7 @@ def test_no_recipe(tmp_path):
     [
         ("a.xyz", {}, "write image ({p}): the suffix `.xyz` names no image format. Use one of .avif .bmp"),
         ("a.png", {"depth": "12"}, "write_image: `depth` (='12') is unknown. Use keep, 8, 16 or float."),
-        ("a.jpg", {"quality": 0}, "write_image: `quality` (=0) lies outside of 1 to 100. Use 95 for little loss."),
+        ("a.jpg", {"quality": 0}, "write_image: `quality` (=0) is outside of 1 to 100. Use 95 for little loss."),
         ("a.png", {"metadata": "some"}, "write_image: `metadata` (='some') is unknown. Use keep or strip."),
     ],
 )

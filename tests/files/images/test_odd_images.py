@@ -183,7 +183,7 @@ def test_of_animations_the_first_frame_is_used(tmp_path, suffix):
 
 def test_gif_is_refused(tmp_path):
     Image.fromarray(RGB).save(tmp_path / "a.gif")
-    with pytest.raises(InputError, match=r"its content is no image that can be read here\. Use one of JPEG, PNG"):
+    with pytest.raises(InputError, match=r"its content is not an image that can be read here\. Use one of JPEG, PNG"):
         read_image(tmp_path / "a.gif")
 
 
@@ -292,9 +292,9 @@ def test_containers_that_are_not_known(tmp_path):
     with pytest.raises(Unreadable, match="an item reaches beyond the end of the file"):
         bmff.with_metadata(data[:-1], exif=None, xmp=None)
     for old, new, why in (
-        (b"meta", b"beta", "it is no file of still pictures"),
+        (b"meta", b"beta", "it is not a file of still pictures"),
         (b"infe\2", b"infe\1", "its list of items is of a kind that is not known"),
-        (b"iloc\0", b"iloc\3", "its items lie where they cannot be read"),
+        (b"iloc\0", b"iloc\3", "its items are stored where they cannot be read"),
     ):
         with pytest.raises(Unreadable, match=why):
             bmff.with_metadata(data.replace(old, new), exif=None, xmp=None)

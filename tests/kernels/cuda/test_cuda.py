@@ -138,5 +138,5 @@ def test_the_backend_runs_what_it_has_and_only_on_a_gpu(monkeypatch):
     assert picked["knn"] == picked["window_neighbors"] == "cuda"
     assert picked["products"] == "reference"
     monkeypatch.setenv("GLOCAL_BACKEND", "cuda")
-    with pytest.raises(DeviceError, match="the tensors lie on cpu"):
+    with pytest.raises(DeviceError, match="the tensors are on cpu"):
         select.pick("gram", "cpu")

@@ -24,7 +24,7 @@ class BenchOutput:
 
 
 def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
-    """Exact neighbour search beside cKDTree and FAISS."""
+    """Exact neighbour search compared with cKDTree and FAISS."""
     import torch
 
     from glocal import samples

@@ -138,7 +138,7 @@ def _check_head(file: BinaryIO, size: int) -> tuple[str, ...]:
 def _forward_stream(source: Any) -> Any:
     """Open a `SoundFile` that is only read forwards.
 
-    Left alone, soundfile seeks to where it stands after every read. In MP3 that loses what the decoder carries over
+    By default, soundfile seeks to its position after every read. In MP3 that loses what the decoder carries over
     from one frame to the next: read in blocks, most of the sound would be missing.
     """
     import soundfile
@@ -178,5 +178,5 @@ def _info(name: str, stream: Any, notes: tuple[str, ...], kept: dict[str, Any]) 
 
 
 def _reading(name: str) -> contextlib.AbstractContextManager[None]:
-    damaged = "it is no audio that can be read here, or it is damaged"
+    damaged = "it is not audio that can be read here, or it is damaged"
     return reading("audio", name, damaged=damaged, remedy=f"Use one of {SUPPORTED}")

@@ -98,7 +98,7 @@ def _from_apic(body: bytes) -> bytes:
     end = next(i for i in range(0, len(rest), 2 if wide else 1) if not any(rest[i : i + 1 + wide]))
     text = rest[:end].decode(encoding, "replace").encode()
     data = rest[end + 1 + wide :]
-    sizes = bytes(16)  # width, height, depth and colours: nobody has to state them
+    sizes = bytes(16)  # width, height, depth and colours: they are optional
     head = struct.pack(">II", use, len(mime)) + mime + struct.pack(">I", len(text)) + text + sizes
     return head + struct.pack(">I", len(data)) + data
 

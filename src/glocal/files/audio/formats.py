@@ -53,7 +53,7 @@ class AudioInfo:
     channels
         1 or more.
     frames
-        Samples of one channel; None if the file does not tell before it was read.
+        Samples of one channel; None if the file does not say it.
     tags
         Title, artist and so on.
     notes

@@ -74,7 +74,7 @@ class Frame:
 
 
 def with_length(file: IO[bytes]) -> io.RawIOBase | None:
-    """Return an MP3 file with a header that says its length, or None if it has one or is no MP3 file.
+    """Return an MP3 file with a header that says its length, or None if it has one or is not an MP3 file.
 
     Cost: one pass over the file.
     """
@@ -119,7 +119,7 @@ def _after_tags(file: IO[bytes]) -> int:
 
 
 def _count_frames(file: IO[bytes], start: int, first: Frame) -> int:
-    """Count whole frames of one stream; what lies between frames is skipped."""
+    """Count whole frames of one stream; bytes between frames are skipped."""
     file.seek(start)
     data, at, count, junk = b"", 0, 0, 0
     while True:

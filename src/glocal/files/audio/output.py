@@ -152,7 +152,7 @@ def create_audio(
     subtype
         How a sample is stored, such as "PCM_24" or "FLOAT".
     recipe
-        How the sound was made (see `glocal.files.provenance`), kept in a chunk of its own in WAV and in the comment
+        How the sound was made (see `glocal.files.provenance`), kept in its own chunk in WAV and in the comment
         of other formats; AIFF, AU, CAF and W64 have no room for a long one and go without.
     overwrite
         Replace an existing file.

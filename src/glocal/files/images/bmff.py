@@ -19,7 +19,7 @@ _MAX_EXTENTS = 100_000
 
 @dataclass(frozen=True)
 class Place:
-    """Where the bytes of an item lie: in the file (method 0) or in the box `idat` (method 1)."""
+    """Where the bytes of an item are: in the file (method 0) or in the box `idat` (method 1)."""
 
     method: int
     extents: tuple[tuple[int, int], ...]
@@ -53,7 +53,7 @@ class Container:
         top = list(boxes(data, whole=False))
         metas = [body for kind, body in top if kind == b"meta"]
         if len(metas) != 1 or len(metas[0]) < 4:
-            raise Unreadable("it is no file of still pictures")
+            raise Unreadable("it is not a file of still pictures")
         self.sequence = any(kind == b"moov" for kind, _ in top)
         self.ftyp = next((body for kind, body in top if kind == b"ftyp"), b"")
         self.parts = list(boxes(metas[0][4:]))
@@ -67,7 +67,7 @@ class Container:
 
     @cached_property
     def places(self) -> dict[int, Place]:
-        """Where each item lies."""
+        """Return where each item is."""
         return _places(self.part(b"iloc"))
 
     def part(self, kind: bytes) -> bytes:
@@ -85,7 +85,7 @@ class Container:
                         yield shelf[(index & 0x7FFF) - 1]
 
     def place(self, info: Info) -> Place:
-        """Where the bytes of an item lie; an item may have none."""
+        """Return where the bytes of an item are; an item may have none."""
         return self.places.get(info.number, Place(0, ()))
 
     def bytes_of(self, number: int) -> bytes:
@@ -137,7 +137,7 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
     """
     file = Container(data)
     if file.sequence or not file.infos:
-        raise Unreadable("it is no file of still pictures")
+        raise Unreadable("it is not a file of still pictures")
     infos = [info for info in file.infos if not info.metadata]
     inside = [info.number for info in infos if file.place(info).method == 0 and file.place(info).extents]
     bodies = {number: file.bytes_of(number) for number in inside}
@@ -209,7 +209,7 @@ def _infos(body: bytes) -> Iterator[Info]:
 
 
 def _places(body: bytes) -> dict[int, Place]:
-    """Where each item lies."""
+    """Return where each item is."""
     reader = _Reader(body)
     version = reader.take(1)
     reader.take(3)
@@ -221,12 +221,12 @@ def _places(body: bytes) -> dict[int, Place]:
         number = reader.take(4 if version == 2 else 2)
         method = reader.take(2) & 15 if version else 0
         if reader.take(2) or method > 1 or version > 2:
-            raise Unreadable("its items lie where they cannot be read")
+            raise Unreadable("its items are stored where they cannot be read")
         start = reader.take(base)
         extents = []
         count = reader.take(2)
         total += count
-        if total > _MAX_EXTENTS:  # with sizes of 0 they would take no room in the file
+        if total > _MAX_EXTENTS:  # with sizes of 0 they would take no space in the file
             raise Unreadable("its items are in too many pieces")
         for _ in range(count):
             reader.take(index if version else 0)

@@ -26,7 +26,7 @@ class Codec:
     recipe_in : bytes -> str or None
         The text of the recipe in a file.
     own_place : bool
-        The format has a place of its own for the recipe; otherwise it travels in the XMP of the picture.
+        The format has its own place for the recipe; otherwise the recipe is in the XMP of the picture.
     """
 
     size_of: Callable[[bytes], tuple[int, int]]
@@ -42,7 +42,7 @@ def _written(file: BinaryIO, data: bytes, notes: tuple[str, ...] = ()) -> tuple[
 
 
 def _by_heif(name: str) -> Codec:
-    """Pillow reads the header and the metadata; the pixels have codecs of their own."""
+    """Read the header and the metadata with Pillow; the pixels have their own codecs."""
     return replace(
         _by_pillow(name),
         write=lambda file, picture, recipe, quality: _written(file, heif.encode(picture, name, quality=quality)),

@@ -1,4 +1,4 @@
-"""Which image format a file has, told from its first bytes, and which one an output name asks for."""
+"""The format of an image file, found from its first bytes, and the format that an output name requests."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sniff(head: bytes, path: object) -> str:
             return "AVIF"
         if any(brand in _HEIF_BRANDS for brand in brands):
             return "HEIF"
-    what = "the file is empty" if not head else "its content is no image that can be read here"
+    what = "the file is empty" if not head else "its content is not an image that can be read here"
     raise InputError(f"read image ({path}): {what}. Use one of {', '.join(FORMATS)}.")
 
 

@@ -34,7 +34,7 @@ def open_header(data: bytes, name: str) -> Any:
     MissingDependencyError
         HEIC without pillow-heif, or AVIF with a Pillow that lacks it.
     """
-    # The plugins are called directly: `Image.open` has a pixel limit of its own, set for the whole process.
+    # The plugins are called directly: `Image.open` has its own pixel limit, set for the whole process.
     try:
         image = _plugin(name)(io.BytesIO(data), None)
     except SyntaxError as error:

@@ -28,7 +28,7 @@ class Scratch:
     folder : path
         Where the files are made. It must be on a disk: the temporary folder of some systems is memory.
     memory : int
-        The bytes that whoever uses it may take in memory.
+        The bytes that its user may take in memory.
 
     Examples
     --------

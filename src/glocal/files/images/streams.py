@@ -32,7 +32,7 @@ def remembered(data: bytes, picture: Picture, *, turn: int) -> Stream:
 def reused(stream: Stream, picture: Picture, *, strip: bool) -> bytes | None:
     """Return the file of a picture with unchanged pixels: its own stream with the picture's metadata.
 
-    `strip` also removes what else lies in the file and is not needed to show it.
+    `strip` also removes everything else that is not needed to show the file.
 
     Returns
     -------

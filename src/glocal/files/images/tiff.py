@@ -89,7 +89,7 @@ def decode(data: bytes, empty: Empty = np.empty, *, fallback: Callable[[bytes], 
 
 
 def write(file: BinaryIO, picture: Picture) -> tuple[str, ...]:
-    """Write a TIFF file with the picture's pixels, compressed without loss strip by strip, and all that belongs to them.
+    """Write a TIFF file with the picture's pixels, compressed without loss strip by strip, and its metadata.
 
     `file` can be read and written at any place. Returns no notes: everything fits.
     """

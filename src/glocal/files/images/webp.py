@@ -55,7 +55,7 @@ def decode(data: bytes) -> Picture:
 
     found = dict(chunks(data))
     if b"ANIM" in found:
-        raise Unreadable("an animation of this size is not supported", "Save its first picture as a file of its own")
+        raise Unreadable("an animation of this size is not supported", "Save its first picture as a separate file")
     if int.from_bytes(data[4:8], "little") + 8 > len(data):
         raise Unreadable(CUT_SHORT)
     pixels, alpha = split_alpha(np.ascontiguousarray(imagecodecs.webp_decode(data)))

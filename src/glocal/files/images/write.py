@@ -91,7 +91,7 @@ def _check_options(depth: str, quality: int, metadata: str) -> None:
     if depth not in ("keep", "8", "16", "float"):
         raise ArgumentError(f"write_image: `depth` (={depth!r}) is unknown. Use keep, 8, 16 or float.")
     if not 1 <= quality <= 100:
-        raise ArgumentError(f"write_image: `quality` (={quality}) lies outside of 1 to 100. Use 95 for little loss.")
+        raise ArgumentError(f"write_image: `quality` (={quality}) is outside of 1 to 100. Use 95 for little loss.")
     if metadata not in ("keep", "strip"):
         raise ArgumentError(f"write_image: `metadata` (={metadata!r}) is unknown. Use keep or strip.")
 

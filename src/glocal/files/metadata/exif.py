@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 ORIENTATION = 0x0112
-PRIVATE = 32768  # tags from here on belong to somebody: GeoTIFF, microscopes, scanners
+PRIVATE = 32768  # tags from here on are registered: GeoTIFF, microscopes, scanners
 EXIF_DIRECTORY, GPS_DIRECTORY, INTEROP_DIRECTORY = 0x8769, 0x8825, 0xA005
 DIRECTORIES = (EXIF_DIRECTORY, GPS_DIRECTORY, INTEROP_DIRECTORY)
 
@@ -57,7 +57,7 @@ def parse(data: bytes, *, page: int = 0) -> Directory:
     Returns
     -------
     Directory
-        Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is no TIFF
+        Tag number to `Tag`, or to a further directory for EXIF, GPS and interoperability. Empty if `data` is not a TIFF
         or has no such page.
 
     Examples
@@ -160,7 +160,7 @@ def _pack_directory(tags: Directory, base: int) -> bytes:
 
 
 def _head(data: bytes) -> tuple[str, bool, int] | None:
-    """Byte order, whether it is a BigTIFF, and the offset of the first directory; None if `data` is no TIFF."""
+    """Byte order, whether it is a BigTIFF, and the offset of the first directory; None if `data` is not a TIFF."""
     order = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]))
     if order is None or len(data) < 8:
         return None
@@ -181,7 +181,7 @@ class _Reader:
         self.seen: set[int] = set()
 
     def next_page(self, start: int) -> int:
-        """Where the directory behind that at `start` lies; beyond the end if there is none."""
+        """Return the offset of the directory after the one at `start`; beyond the end if there is none."""
         count_format, entry_size, offset_format = ("Q", 20, "Q") if self.big else ("H", 12, "I")
         self.seen.add(start)
         try:

@@ -12,7 +12,7 @@ from glocal.files.reading import Unreadable
 
 Array = npt.NDArray[Any]
 _HDR = {16: "PQ", 18: "HLG"}
-# Red, green and blue (x, y) of the primaries of ITU-T H.273 that are in use besides those of sRGB.
+# Red, green and blue (x, y) of the primaries of ITU-T H.273 that are in use, except those of sRGB.
 _PRIMARIES = {9: (0.708, 0.292, 0.170, 0.797, 0.131, 0.046), 12: (0.680, 0.320, 0.265, 0.690, 0.150, 0.060)}
 _ROWS = 1 << 18  # pixels transformed at a time, so that the float copies stay small
 

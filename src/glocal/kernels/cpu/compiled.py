@@ -1,4 +1,4 @@
-"""`njit` for the kernels: Numba's, with a cache that cannot be stale and that nobody has to have.
+"""`njit` for the kernels: Numba's, with a cache that cannot be stale and is not required.
 
 Only kernels that Python calls are kept: those they call are part of their code. Where nothing can be written (a read-only
 home, a full disk), kernels are compiled in memory, and one line in the log says so.

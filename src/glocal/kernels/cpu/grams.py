@@ -40,7 +40,7 @@ def padded(rows, height):
 def pack(matrix, rows, columns, sr, sc):
     """Lay a (rows, columns) matrix out with zeros at the ends of its rows, so that they are left sides of whole tiles.
 
-    Its rows are `sr` apart and its columns `sc`, so that it can also be one that lies transposed.
+    Its rows are `sr` apart and its columns `sc`, so it may be stored transposed.
     """
     width = padded(columns, HEIGHT)
     out = np.zeros(rows * width, matrix.dtype)
@@ -185,7 +185,7 @@ def _rectify(maps, row, near):
     for i in range(np.uint64(BLOCK)):
         value = maps[row + i] + trace
         count += one if abs(value) < near else zero
-        maps[row + i] = zero if value <= -near else value  # what is no number stays so
+        maps[row + i] = zero if value <= -near else value  # NaN stays NaN
     return count
 
 

@@ -34,7 +34,7 @@ Run = Callable[[Plan, int, int, Any], None]  # writes the boxes `first` to `last
 def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
     """Equations 6 and 7 without the non-linearity: x (b, n, c), filters (d, c, m) -> (b, n, m).
 
-    Cost: O(b n d c m) time, O(1) memory besides the result.
+    Cost: O(b n d c m) time, O(1) memory in addition to the result.
     """
     d, c, m = filters.shape
     y = _empty(x, *x.shape[:2], m)
@@ -115,7 +115,7 @@ def _sharer(x: Tensor, taps: Tensor) -> Run:
 def _write(plans: Sequence[Plan], outputs: Sequence[Tensor], batches: int, work: int, run: Run) -> None:
     """Let the threads compute all plans; `work` are the products for one vertex. The first plan is the largest."""
     threads = count()
-    parts = 1 if threads == 1 else 4 * threads  # each has a buffer of its own, so few are better
+    parts = 1 if threads == 1 else 4 * threads  # each has its own buffer, so few are better
     cuts = _cuts(batches * plans[0].boxes, parts, _least(plans[0], work))
     jobs = [(0, first, last) for first, last in pairwise(cuts)]
     jobs += [(number, 0, batches * plan.boxes) for number, plan in enumerate(plans[1:], start=1)]

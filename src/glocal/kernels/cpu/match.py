@@ -1,4 +1,4 @@
-"""Exact nearest patches and rows between two signals, wherever they lie. What they are is said in `reference_search`.
+"""Exact nearest patches and rows between two signals, without a search window. `reference_search` defines them.
 
 Every vector is replaced by a short one whose distances are lower bounds (`match_bounds`). Short vectors that are near
 each other are put into cells (`match_cells`). The vectors of a cell search together (`match_scan`). Where the bounds

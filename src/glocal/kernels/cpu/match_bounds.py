@@ -1,4 +1,4 @@
-"""Short vectors whose distances are never larger than those of the long ones they stand for.
+"""Short vectors whose distances are never larger than those of the long vectors that they replace.
 
 A long vector x is replaced by its coordinates in a few orthonormal directions, those in which the data vary most, and
 by the length of what is left: `|x - z|^2 >= |Px - Pz|^2 + (|x - P'Px| - |z - P'Pz|)^2`. Natural patches of 147 numbers

@@ -59,7 +59,7 @@ def _select(keys: Array, order: Array, first: int, end: int, place: int) -> None
 
 @njit(nogil=True, cache=True)
 def _arrange(vectors: Array, order: Array, keys: Array) -> None:
-    """Order the vectors so that each 64 of them lie close together."""
+    """Order the vectors so that each 64 of them are close to each other."""
     n, dims = vectors.shape
     low, high = np.empty(dims, np.float32), np.empty(dims, np.float32)
     stack = np.empty((64, 2), np.int64)

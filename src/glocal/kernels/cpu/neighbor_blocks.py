@@ -168,7 +168,7 @@ def _try_rest(
         if search.factor * np.float32(dy * dy) > peak:
             return
         half = _half_width(peak, search.factor, dy, search.reach_x)
-        count = np.int64(0)  # a literal would be compiled once more, as a type of its own
+        count = np.int64(0)  # a literal has another type and would be compiled again
         for dx in range(max(-half, -(block.x + block.width - 1)), min(half, picture.w - 1 - block.x) + 1):
             if dy * dy + dx * dx > search.disc:
                 row_shifts[count, 0], row_shifts[count, 1] = dy, dx

@@ -71,7 +71,7 @@ def empty_lists(pixels: int, k: int, keys: Array | None = None) -> Lists:
 
 
 def rounding(c: int, patch: tuple[int, int]) -> float:
-    """Bound the relative error of a float32 squared distance, with room for a few operations more."""
+    """Bound the relative error of a float32 squared distance, with a margin for a few more operations."""
     return float((c + 2 * patch[0].bit_length() + 2 * patch[1].bit_length() + 8) * 2.0**-23)
 
 

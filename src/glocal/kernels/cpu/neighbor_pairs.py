@@ -39,7 +39,7 @@ TOO_MANY = 0.05  # share of pairs left in doubt above which the coarse scan does
 PAUSE = 2  # units without it, then
 LEAST = 256  # samples of a block
 WRITTEN = 2048  # pixels written at a time
-TOP = 25_000.0  # where the largest limit should lie among 16-bit sums
+TOP = 25_000.0  # the largest limit, among 16-bit sums
 NO_COARSE = Coarse(np.zeros(1, np.int16), np.float32(0), np.float32(0), 0)
 
 

@@ -32,7 +32,7 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
 def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
     """See `reference_ranked.ranked_conv`; gradients and other dtypes than float32 are left to it.
 
-    Memory besides the result: one block, O(k c).
+    Memory in addition to the result: one block, O(k c).
     """
     if _left_to_the_reference(x, weights, filters):
         return reference_ranked.ranked_conv(x, neighbors, weights, filters)

@@ -143,7 +143,7 @@ def channel_sum(kind: Any, first: Any, second: Any, start: Any, plane: Any, chan
 
 
 def two_sum(kind: Any, sides: Sequence[Any], starts: Sequence[Any], planes: Sequence[Any], channels: int) -> Any:
-    """`channel_sum` of two arrays that have places and planes of their own."""
+    """Compute `channel_sum` of two arrays with different positions and planes."""
     squares = []
     for c in range(channels):
         a, b = (

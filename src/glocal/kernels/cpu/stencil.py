@@ -265,7 +265,7 @@ def tap_sums(x, g, region, c, first, last, sums):
 
 @njit(nogil=True, cache=True)
 def fold(part, shape, places, start, origin, extent, c, out):
-    """Add values at places outside of the lattice, (b, *extent, c), to the vertices that stand there."""
+    """Add values at places outside of the lattice, (b, *extent, c), to the vertices at these places."""
     depth, h, w = shape
     at = 0
     for batch in range(part.size // (extent[0] * extent[1] * extent[2] * c)):

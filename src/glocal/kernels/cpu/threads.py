@@ -91,7 +91,7 @@ def share(parts: int, work: Callable[[int], None]) -> None:
     futures = [_workers().submit(drain) for _ in range(helpers)]
     drain()
     for future in futures:
-        if not future.cancel():  # a helper that has not begun yet is not needed any more: nobody waits for it to wake
+        if not future.cancel():  # a helper that has not begun yet is not needed any more; it is not waited for
             future.result()
 
 

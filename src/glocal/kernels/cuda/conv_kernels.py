@@ -46,7 +46,7 @@ def forward(
     D: tl.constexpr, C: tl.constexpr, M: tl.constexpr, WEIGHTED: tl.constexpr, TURNED: tl.constexpr,
     SUM: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """`out = P F` for BLOCK_N rows and BLOCK_M maps. If TURNED, the filters lie as (m, d c)."""
+    """`out = P F` for BLOCK_N rows and BLOCK_M maps. If TURNED, the filters are stored as (m, d c)."""
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = row < rows
     o = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -69,7 +69,7 @@ def filter_slopes(
 ):  # fmt: skip
     """`out[part] = P' g` over `span` rows: the gradient of the filters is the sum of all parts.
 
-    If TURNED, g lies as (m, rows).
+    If TURNED, g is stored as (m, rows).
     """
     first = tl.program_id(0) * BLOCK_K
     o = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)

@@ -26,7 +26,7 @@ def window(
 ):  # fmt: skip
     """Find the K most similar vertices for one tile of queries; the definition is `reference_search.window_neighbors`.
 
-    The windows of a tile lie in one rectangle, whose vertices are compared with all queries, `CHUNK` at a time.
+    The windows of a tile are in one rectangle, whose vertices are compared with all queries, `CHUNK` at a time.
     A key holds the similarity above and the index below, counted backwards: ties go to the smaller index.
     """
     pid = tl.program_id(0)

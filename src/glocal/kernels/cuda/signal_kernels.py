@@ -111,7 +111,7 @@ def rectify(
     limit = tl.load(near + r, mask=r < M, other=0.0)[None, :]
     value = tl.load(maps + at, mask=inside, other=1.0) + limit * TRACE
     close = tl.abs(value) < limit
-    result = tl.where(value <= -limit, 0.0, value)  # what is no number stays so
+    result = tl.where(value <= -limit, 0.0, value)  # NaN stays NaN
     rows = tl.max(close.to(tl.int32), 1)
     if tl.max(rows, 0) > 0:
         some = rows > 0
