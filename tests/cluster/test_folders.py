@@ -160,7 +160,7 @@ def test_a_killed_command_can_be_continued_and_ctrl_c_says_where_it_stands(tmp_p
     assert run.returncode == 130
     assert "stopping after the files in progress; press Ctrl-C again to stop at once" in said
     done = len(there) - before
-    assert f"stopped: stopped. {done} of 300 done; go on with --skip-existing" in said
+    assert f"stopped: {done} of 300 done; go on with --skip-existing" in said
     lines = (tmp_path / "out" / NAME).read_text().splitlines()
     assert len(lines) >= done
     (tmp_path / "in" / "slowly").unlink()

@@ -7,6 +7,7 @@ files. Nothing but names, outcomes and the job itself travels: workers read and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import time
 from collections import deque
@@ -24,7 +25,6 @@ from glocal.cluster.pace import Pace, expected_seconds
 from glocal.cluster.worker import STOP, Row, Setup, run_group, topic_of
 from glocal.errors import DeviceError, GlocalError
 from glocal.jobs.batch import Outcome, Work, failure
-from glocal.jobs.failures import Stopped
 from glocal.jobs.interrupt import stop_on_interrupt
 from glocal.jobs.job import Cost
 from glocal.jobs.paths import Task
@@ -39,25 +39,36 @@ _DEATHS = 10  # of a group's workers before the first file was started
 _LOOK = 5.0  # seconds between looks at the number of workers
 
 
+Run = Callable[[list[Task], Callback, Work, Callable[[Task], Cost]], Iterator[Outcome]]
+"""Does tasks on a cluster: `run(tasks, callback, work, estimate)` yields outcomes in the order in which they end."""
+
+
 def run_on_cluster(
-    tasks: list[Task],
-    tell: Callback,
-    *,
-    work: Work,
-    estimate: Callable[[Task], Cost],
+    tasks: list[Task], tell: Callback, *, work: Work, estimate: Callable[[Task], Cost], folder: Path, **settings: Any
+) -> Iterator[Outcome]:
+    """Connect, do the tasks and yield their outcomes. `folder` gets a manifest. For `settings` see `cluster_runner`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with cluster_runner(folder=folder, manifest=Manifest(folder), **settings) as run:
+        yield from run(tasks, tell, work, estimate)
+
+
+@contextlib.contextmanager
+def cluster_runner(
     options: ClusterOptions,
+    *,
     folder: Path,
     memory: int | None,
     overwrite: bool,
     gpu: bool,
     say: Callable[[str], None],
-) -> Iterator[Outcome]:
-    """Outcomes of all tasks, in the order in which they end.
+    manifest: Manifest | None = None,
+) -> Iterator[Run]:
+    """Yield a function that does tasks on the cluster that the options name. It may be called several times.
 
     Parameters
     ----------
     folder : Path
-        The folder of the outputs. It gets the manifest.
+        A folder that all workers see, for the journals.
     memory : int or None
         Bytes for all processes of a local cluster together, or for each worker of another one.
     gpu : bool
@@ -67,25 +78,29 @@ def run_on_cluster(
     ------
     DeviceError
         The cluster does not answer, or the connection to its scheduler is lost.
-    Stopped
+    KeyboardInterrupt
         After Ctrl-C, when the files in progress have ended.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     share = memory // options.processes if memory and options.processes else memory
     with contextlib.ExitStack() as stack:
         client = stack.enter_context(connected(options, memory=share, say=say))
         journals = stack.enter_context(hidden_folder(folder.absolute() / "cluster"))
         stopping = stack.enter_context(stop_on_interrupt(say, "the files in progress"))
         threads = options.worker_threads or (threads_for(options.processes) if options.processes else None)
-        setup = Setup(
-            work, estimate, str(Path.cwd()), str(journals), _version(), tasks[0].skip, overwrite, share, threads
-        )
         resources = {"GPU": 1.0} if gpu and not options.processes else None
-        pace = Pace(options.batch_seconds, expected=expected_seconds(tasks, estimate))
-        run = _Run(client, tasks, setup, pace, Manifest(folder), options.retries, resources, tell)
-        yield from run.outcomes(stopping)
-        if stopping():
-            raise Stopped("stopped")
+        numbers = itertools.count()
+
+        def run(tasks: list[Task], tell: Callback, work: Work, estimate: Callable[[Task], Cost]) -> Iterator[Outcome]:
+            setup = Setup(
+                work, estimate, str(Path.cwd()), str(journals), _version(), tasks[0].skip, overwrite, share, threads
+            )
+            pace = Pace(options.batch_seconds, expected=expected_seconds(tasks, estimate))
+            state = _Run(client, tasks, setup, pace, manifest, options.retries, resources, tell, numbers)
+            yield from state.outcomes(stopping)
+            if stopping():
+                raise KeyboardInterrupt
+
+        yield run
 
 
 def _version() -> str:
@@ -113,10 +128,11 @@ class _Run:
     tasks: list[Task]
     setup: Setup
     pace: Pace
-    manifest: Manifest
+    manifest: Manifest | None
     retries: int
     resources: dict[str, float] | None
     tell: Callback
+    numbers: Iterator[int]
     done: int = 0
     failed: int = 0
     running: dict[str, _Group] = field(default_factory=dict)
@@ -127,15 +143,14 @@ class _Run:
         left = deque(range(len(self.tasks)))
         ended: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.client.subscribe_topic(topic_of(self.setup.journals), self._hear)
-        workers, looked, started, number = 1, 0.0, time.monotonic(), 0
+        workers, looked, started = 1, 0.0, time.monotonic()
         try:
             while self.running or (left and not stopping()):
                 if time.monotonic() - looked > _LOOK:
                     workers, looked = max(1, len(self.client.nthreads())), time.monotonic()
                 while left and not stopping() and len(self.running) < _AHEAD * workers:
                     size = self.pace.size(left=len(left), workers=workers)
-                    self._submit(_Group(number, [left.popleft() for _ in range(size)]), ended)
-                    number += 1
+                    self._submit(_Group(next(self.numbers), [left.popleft() for _ in range(size)]), ended)
                 if stopping():
                     Path(self.setup.journals, STOP).touch()
                 with contextlib.suppress(queue.Empty):
@@ -193,7 +208,8 @@ class _Run:
         worked = [outcome.seconds for _, outcome in found if outcome.state == "done"]
         if worked:
             self.pace.measured(len(worked), sum(worked))
-        self.manifest.add(outcome for _, outcome in found)
+        if self.manifest is not None:
+            self.manifest.add(outcome for _, outcome in found)
         Path(self.setup.journals, str(group.number)).unlink(missing_ok=True)
         return found
 

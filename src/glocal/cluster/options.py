@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from glocal.errors import ArgumentError
 from glocal.options import option
 
+ZARR = ".zarr"
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
 
 
@@ -40,6 +41,9 @@ class ClusterOptions:
     worker_threads: int | None = option(
         None, "On a cluster: threads of each worker. Default: the cores divided by N, or what the worker has.", min=1
     )
+    tile: int = option(
+        1024, "Side of the tiles of pictures that are read from or written to .zarr, in pixels.", min=64, max=16384
+    )
     retries: int = option(0, "On a cluster: how often a file that failed is tried again.", min=0)
 
     @property
@@ -65,6 +69,8 @@ class ClusterOptions:
         ArgumentError
             Two clusters are named, or `--jobs` is given as well.
         """
+        if self.tile % 16:
+            raise ArgumentError(f"--tile (={self.tile}) must be a multiple of 16. Use 1024.")
         given = [
             f"--{name.replace('_', '-')}" for name in ("scheduler", "scheduler_file", "cluster") if getattr(self, name)
         ]

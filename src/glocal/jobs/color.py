@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -13,7 +14,9 @@ from glocal.options import option
 from glocal.progress import Callback
 
 if TYPE_CHECKING:
-    from glocal.apps.color.recolor import Recolored
+    from glocal.apps.color.recolor import Look, Recolored
+    from glocal.files.images.picture import Array
+    from glocal.jobs.tiles import Pixels, Place, Tiles
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,26 @@ class ColorJob(Job):
             inputs.source, references, options=self.options, map=self.files.map, mask=self.files.mask, progress=progress
         )
 
+    def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
+        """Fit the map to a sample of the whole picture."""
+        from glocal.apps.color.tiles import look_for
+        from glocal.files.images.picture import type_of
+        from glocal.jobs.tiles import Tiles
+
+        given = [name for name in ("mask", "save_map", "lut", "palette_out") if getattr(self.files, name)]
+        if given:
+            message = f"color: --{given[0].replace('_', '-')} is not possible for a picture in tiles. Leave it out."
+            raise ArgumentError(message)
+        look, notes = look_for(pixels, self.others, self.options, icc=icc, map=self.files.map)
+        depth = self.output.depth
+        return Tiles(
+            functools.partial(_recolored_place, look=look, icc=icc, depth=depth),
+            pixels.dtype if depth == "keep" else type_of(depth),
+            _tile_memory,
+            0.35e-6,
+            {"notes": list(notes), "lines": list(notes)},
+        )
+
     def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
         """Write the further outputs, and say how closely each LUT follows the map on this photo."""
         import torch
@@ -120,3 +143,16 @@ class ColorJob(Job):
         graph, transport = found["graph"], found["transport"]
         sheet = palette_sheet(graph.photo, graph.result, transport.result, graph.reference)
         write_image(self.files.palette_out, Picture(sheet), overwrite=inputs.overwrite)
+
+
+def _tile_memory(pixels: int) -> int:
+    """Return the bytes for a tile of so many pixels."""
+    return (500 << 20) + 80 * pixels
+
+
+def _recolored_place(pixels: Pixels, place: Place, memory: int, *, look: Look, icc: bytes | None, depth: str) -> Array:
+    """Recolour a rectangle of a large picture."""
+    from glocal.apps.color.tiles import recolored
+
+    top, bottom, left, right = place
+    return recolored(pixels[top:bottom, left:right], look, icc=icc, depth=depth)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from glocal.apps.denoise.cost import least_memory, memory_for, seconds_for
+from glocal.apps.denoise.cost import least_memory, memory_for, part_pixels, seconds_for
 from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
+from glocal.errors import ArgumentError
 from glocal.jobs.job import Cost, Header, Inputs, Job
 from glocal.options import option
 from glocal.progress import Callback
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from glocal.apps.denoise.image import Denoised
+    from glocal.apps.denoise.plan import Plan
+    from glocal.files.images.picture import Array
+    from glocal.jobs.tiles import Pixels, Place, Tiles
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,29 @@ class DenoiseJob(Job):
             progress=progress,
         )
 
+    def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
+        """Decide the noise level and the networks once for the whole picture."""
+        from glocal.apps.denoise.plan import plan_for
+        from glocal.files.images.picture import type_of
+        from glocal.jobs.tiles import Tiles
+
+        for name in ("mask", "residual"):
+            if getattr(self.files, name) is not None:
+                message = f"denoise: --{name} is not possible for a picture in tiles. Leave it out."
+                raise ArgumentError(message)
+        plan = plan_for(pixels, self.options)
+        dtype = pixels.dtype if self.output.depth == "keep" else type_of(self.output.depth)
+        model = self.options.model
+        how = "estimated" if self.options.sigma is None else "given"
+        told = {"sigma": plan.sigma, "estimated": self.options.sigma is None, "model": model}
+        return Tiles(
+            functools.partial(_denoised_place, plan=plan, dtype=dtype),
+            dtype,
+            functools.partial(_tile_memory, model=model),
+            seconds_for((1000, 1000), model) / 1e6,
+            told | {"lines": [f"sigma {plan.sigma:.4f} ({255 * plan.sigma:.1f} of 255, {how})"]},
+        )
+
     def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:
         """Say the noise level and write the residual."""
         from glocal.apps.denoise.image import residual_picture
@@ -85,3 +115,27 @@ class DenoiseJob(Job):
             write_image(self.files.residual, residual_picture(result), overwrite=inputs.overwrite)
             told["residual"] = self.files.residual
         return told
+
+
+def _tile_memory(pixels: int, *, model: str) -> int:
+    """Return the bytes for a tile of so many pixels, computed in the smallest parts."""
+    side = int(pixels**0.5)
+    return least_memory((side, side), model)
+
+
+def _denoised_place(pixels: Pixels, place: Place, memory: int, *, plan: Plan, dtype: np.dtype[Any]) -> Array:
+    """Denoise a rectangle of a large picture, in bands of rows that fit into the memory."""
+    import numpy as np
+
+    from glocal.apps.denoise.bands import Window
+    from glocal.files.images.picture import to_type
+
+    top, bottom, left, right = place
+    around = 2 * (plan.halo or 0)
+    most = part_pixels(plan.options.model, memory) or 0
+    rows = max(64, (most // (right - left + around) - around) // 16 * 16)
+    parts = [
+        to_type(plan.denoised(pixels, Window(first, min(bottom, first + rows), left, right)), dtype)
+        for first in range(top, bottom, rows)
+    ]
+    return np.concatenate(parts)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glocal.files.audio.formats import AudioInfo
     from glocal.files.images.scratch import Scratch
     from glocal.files.results import Result
+    from glocal.jobs.tiles import Pixels, Tiles
     from glocal.progress import Callback
 
 
@@ -123,6 +124,7 @@ class Job(ABC):
     suffixes: ClassVar[Collection[str]] = SUFFIXES
     shared: ClassVar[str] = ""  # the field of `Files` with inputs that all sources share, such as "painting"
     single: ClassVar[str] = "Leave it out, or give one input."  # the remedy for an output that belongs to one source
+    whole: ClassVar[str] = "it needs the whole picture at once"
     announced: ClassVar[bool] = False  # whether the cost is said before the work
 
     @abstractmethod
@@ -193,6 +195,24 @@ class Job(ABC):
         notes = result.save(inputs.target, **asdict(self.output), overwrite=inputs.overwrite)  # type: ignore[attr-defined]
         told = self.tell(result, inputs)
         return told | {"notes": list(said(inputs, (*result.notes, *notes)))}
+
+    def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
+        """Decide everything that depends on a whole picture which is too large for memory.
+
+        Parameters
+        ----------
+        pixels : (h, w, 1 or 3)
+            The picture, read by windows.
+        icc : bytes or None
+            Its colour profile.
+
+        Raises
+        ------
+        ArgumentError
+            The job cannot be done in tiles.
+        """
+        message = f"{self.name}: a picture in tiles is not possible: {self.whole}. Use a smaller picture."
+        raise ArgumentError(message)
 
     def tell(self, result: Any, inputs: Inputs) -> dict[str, Any]:
         """Write further outputs, say what is worth saying, and return what `--json` shows."""

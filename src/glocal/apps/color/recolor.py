@@ -19,6 +19,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -152,7 +153,7 @@ def recolor(
         found = None
         if map is None:
             found = fit(rgb, [weighed(r) for r in references], options, counted(picture, cover))
-        look = found.map if found is not None else _loaded(map, options.strength)  # type: ignore[arg-type]
+        look = found.map if found is not None else loaded(map, options.strength)  # type: ignore[arg-type]
         meter(0.4, step="apply")
         fitted = time.perf_counter()
         changed = applied(look, rgb, cover)
@@ -188,7 +189,7 @@ def _sources(
     return inputs, arguments | ({"pixels_sha256": pixels} if pixels else {})
 
 
-def _loaded(map: Look | str | os.PathLike[str], strength: float) -> Look:
+def loaded(map: Look | str | os.PathLike[str], strength: float) -> Look:
     """Return a map from a file, chosen by its suffix, or a given map, at the wanted strength."""
     look: Look
     if not isinstance(map, (str, os.PathLike)):
@@ -201,7 +202,11 @@ def _loaded(map: Look | str | os.PathLike[str], strength: float) -> Look:
         return look.with_strength(min(2.0, look.options.strength * strength))
     if strength == 1:
         return look
-    return lambda rgb: look(rgb).sub_(rgb).mul_(strength).add_(rgb).clamp_(0, 1)
+    return partial(_weakened, look=look, strength=strength)
+
+
+def _weakened(rgb: Tensor, *, look: Look, strength: float) -> Tensor:
+    return look(rgb).sub_(rgb).mul_(strength).add_(rgb).clamp_(0, 1)
 
 
 def _on_cpu(device: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import typer
 
 from glocal.cli.shell.batch import BatchOptions, run_batch
 from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.tiles import needs_tiles, run_tiles
 from glocal.jobs.batch import job_cost, job_work
 from glocal.jobs.job import Job
 
@@ -24,6 +25,10 @@ def file_command(job: type[Job]) -> Callable[..., None]:
             batch = replace(batch, output="-")
         work = job(options, files, output, others)
         report = Report(run)
+        gpu = str(getattr(options, "device", "cpu")).startswith("cuda")
+        if needs_tiles(job, sources, batch.output):
+            run_tiles(work, sources[0], options=batch, report=report, gpu=gpu)
+            return
         run_batch(
             job.name,
             sources,
@@ -34,7 +39,7 @@ def file_command(job: type[Job]) -> Callable[..., None]:
             report=report,
             also=work.more_outputs(),
             check=work.check,
-            gpu=str(getattr(options, "device", "cpu")).startswith("cuda"),
+            gpu=gpu,
         )
 
     command.__doc__, command.__name__ = job.__doc__, job.name
