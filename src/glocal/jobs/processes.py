@@ -106,7 +106,7 @@ def _killed(task: Task) -> Outcome:
 
 def _perform(task: Task, work: Work, estimate: Callable[[Task], Cost]) -> Outcome:
     """Do one task in its own process. Every error becomes an outcome, so that only text is pickled."""
-    signal.signal(signal.SIGINT, _stop_once)
+    signal.signal(signal.SIGINT, stop_once)
     try:
         return perform(task, work, estimate, _silent)
     except (Exception, KeyboardInterrupt) as error:
@@ -115,7 +115,7 @@ def _perform(task: Task, work: Work, estimate: Callable[[Task], Cost]) -> Outcom
         signal.signal(signal.SIGINT, _ignore)
 
 
-def _stop_once(number: int, frame: Any) -> None:
+def stop_once(number: int, frame: Any) -> None:
     """Stop the work, and let nothing disturb the tidying up that follows."""
     signal.signal(signal.SIGINT, _ignore)
     raise KeyboardInterrupt

@@ -125,7 +125,7 @@ def _search(
         rough = torch.addmm(wide_lengths, here[i], wide, alpha=-2)  # without |a|^2: the same ranks
         if own:
             rough[i - start, i] = -torch.inf
-        kept, found = _smallest(rough, spare)
+        kept, found = smallest(rough, spare)
         del rough
         neighbors[i], distances[i] = _rank(exact(i, found), found, i if own else None, k)
         if spare < m:
@@ -139,7 +139,7 @@ def _search(
     return neighbors, distances
 
 
-def _smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def smallest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` smallest entries of each row and their columns, smallest first.
 
     They are in the `count` chunks with the smallest minima, so the row is read only once.

@@ -27,7 +27,7 @@ def test_the_place_of_compiled_kernels(monkeypatch, tmp_path, problem):
 
     (tmp_path / "a.nbc").write_bytes(bytes(3000))
     monkeypatch.setattr(cache, "cache_folder", lambda: cache.CacheFolder(tmp_path, problem))
-    found = doctor._kernels()
+    found = doctor.SECTIONS["kernels"]()
     assert found.remedies == []  # it works without, only slower
     assert dict(found.rows)["compiled kernels"] == (
         f"in memory, compiled at each start: {tmp_path} cannot be written (read-only file system). "
@@ -45,8 +45,7 @@ def test_what_is_broken_is_named_with_its_remedy(capsys, monkeypatch, tmp_path):
     check = weights.check_weights
     monkeypatch.setattr(weights, "check_weights", lambda: check(tmp_path))
     monkeypatch.setitem(self_test.CHECKS, "images", lambda: "png files come back changed")
-    monkeypatch.setattr(doctor, "_threads", lambda: 1 / 0)
-    monkeypatch.setattr(doctor._threads, "__name__", "_threads")
+    monkeypatch.setitem(doctor.SECTIONS, "threads", lambda: 1 / 0)
     assert main.run(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert "tiny             sha256" in shown

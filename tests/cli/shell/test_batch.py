@@ -337,7 +337,7 @@ def test_a_second_signal_while_the_first_is_handled():
         "import os, signal\n"
         "from glocal.jobs import processes\n"
         "both = {signal.SIGHUP, signal.SIGINT}\n"
-        "for number in both: signal.signal(number, processes._stop_once)\n"
+        "for number in both: signal.signal(number, processes.stop_once)\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
         "for number in both: os.kill(os.getpid(), number)\n"
         "try: signal.pthread_sigmask(signal.SIG_UNBLOCK, both)\n"

@@ -277,8 +277,8 @@ def test_colors_by_number(tmp_path):
 
 def test_items_in_many_pieces_cost_no_time(tmp_path):
     items = b"".join(struct.pack(">HHH", number, 0, 0xFFFF) for number in range(5000))
-    iloc = bmff._box(b"iloc", b"\0\0\0\0\0\0", struct.pack(">H", 5000), items)
-    meta = bmff._box(b"meta", b"\0\0\0\0", iloc)
+    iloc = bmff.box(b"iloc", b"\0\0\0\0\0\0", struct.pack(">H", 5000), items)
+    meta = bmff.box(b"meta", b"\0\0\0\0", iloc)
     started = time.process_time()
     with pytest.raises(Unreadable, match="its items are in too many pieces"):
         _ = bmff.Container(meta).places

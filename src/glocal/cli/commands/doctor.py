@@ -21,7 +21,6 @@ from glocal.jobs.processes import usable_cores
 class Section:
     """What was found about one subject: rows of (name, text), and what to fix."""
 
-    title: str
     rows: list[tuple[str, str]]
     remedies: list[str] = field(default_factory=list)
 
@@ -32,13 +31,12 @@ def doctor(run: RunOptions) -> None:
     The exit code is 0 if nothing has to be fixed, else 1. Optional parts that are missing are listed, but do not count.
     """
     report = Report(run)
-    looks = (_versions, _devices, _threads, _kernels, _codecs, _models, _self_test)
-    sections = [_looked(look) for look in looks]
-    remedies = [remedy for section in sections for remedy in section.remedies]
-    data: dict[str, Any] = {section.title: dict(section.rows) for section in sections}
+    sections = {title: _looked(title, look) for title, look in SECTIONS.items()}
+    remedies = [remedy for section in sections.values() for remedy in section.remedies]
+    data: dict[str, Any] = {title: dict(section.rows) for title, section in sections.items()}
     lines = []
-    for section in sections:
-        lines.append(section.title)
+    for title, section in sections.items():
+        lines.append(title)
         lines += [f"  {name:<16} {text}" for name, text in section.rows]
     lines += ["", *(f"fix: {remedy}" for remedy in remedies)] if remedies else ["", "nothing to fix"]
     report.result(data | {"remedies": remedies}, "\n".join(lines))
@@ -46,13 +44,12 @@ def doctor(run: RunOptions) -> None:
         raise typer.Exit(1)
 
 
-def _looked(look: Callable[[], Section]) -> Section:
+def _looked(title: str, look: Callable[[], Section]) -> Section:
     """Return a section of the report, even if its check raises an error."""
     try:
         return look()
     except Exception as error:
-        title = look.__name__.strip("_").replace("_", " ")
-        return Section(title, [("failed", f"{type(error).__name__}: {error}")], [f"{title}: install glocal again"])
+        return Section([("failed", f"{type(error).__name__}: {error}")], [f"{title}: install glocal again"])
 
 
 def _versions() -> Section:
@@ -61,7 +58,7 @@ def _versions() -> Section:
     rows = list(versions().items())
     needed = ("torch", "numpy", "numba", "pillow", "imagecodecs", "soundfile")
     missing = [name for name in needed if name not in dict(rows)]
-    return Section("versions", rows, [f"pip install {name}" for name in missing])
+    return Section(rows, [f"pip install {name}" for name in missing])
 
 
 def _devices() -> Section:
@@ -75,7 +72,7 @@ def _devices() -> Section:
         built = torch.version.cuda
         why = "this torch is built without CUDA" if built is None else f"torch for CUDA {built} finds no device"
         rows.append(("cuda", f"none: {why}"))
-    return Section("devices", rows)
+    return Section(rows)
 
 
 def _threads() -> Section:
@@ -91,7 +88,7 @@ def _threads() -> Section:
     remedies = []
     if torch.get_num_threads() > 2 * usable_cores():
         remedies.append(f"threads: set OMP_NUM_THREADS={usable_cores()}, torch uses more threads than there are cores")
-    return Section("threads", rows, remedies)
+    return Section(rows, remedies)
 
 
 def _kernels() -> Section:
@@ -106,8 +103,8 @@ def _kernels() -> Section:
             name = operation if device == "cpu" else f"{operation} ({device})"
             rows.append((name, f"{backend}{f' ({why})' if why else ''}"))
     if importlib.util.find_spec("numba") is None:
-        return Section("kernels", rows, ["kernels: pip install numba"])
-    return Section("kernels", [*rows, ("compiled kernels", _compiled_kernels())])
+        return Section(rows, ["kernels: pip install numba"])
+    return Section([*rows, ("compiled kernels", _compiled_kernels())])
 
 
 def _compiled_kernels() -> str:
@@ -142,7 +139,7 @@ def _codecs() -> Section:
     rows.append(("audio", ", ".join(sounds) + f" (libsndfile {soundfile.__libsndfile_version__})"))
     if len(sounds) < 4:
         remedies.append("audio: pip install --upgrade soundfile")
-    return Section("codecs", rows, remedies)
+    return Section(rows, remedies)
 
 
 def _round_trip(name: str, read_image: Callable[..., Any], write_image: Callable[..., Any]) -> None:
@@ -167,10 +164,10 @@ def _models() -> Section:
     try:
         checks = check_weights()
     except ModelError as error:
-        return Section("models", [("index", str(error))], ["models: install glocal again"])
+        return Section([("index", str(error))], ["models: install glocal again"])
     rows = [(one.name, f"sha256 {one.sha256[:16]}, {'whole' if one.ok else 'DAMAGED'}") for one in checks]
     remedies = [f"model {one.name}: {one.problem}" for one in checks if not one.ok]
-    return Section("models", rows or [("none", "this build ships no trained models")], remedies)
+    return Section(rows or [("none", "this build ships no trained models")], remedies)
 
 
 def _self_test() -> Section:
@@ -179,4 +176,15 @@ def _self_test() -> Section:
     results = list(run_checks())
     fix = f"run `{sys.executable} -m pip install --force-reinstall glocal`"
     remedies = [f"{one.name}: {one.problem}; {fix}" for one in results if one.problem]
-    return Section("self-test", [(one.name, str(one)) for one in results], remedies)
+    return Section([(one.name, str(one)) for one in results], remedies)
+
+
+SECTIONS: dict[str, Callable[[], Section]] = {
+    "versions": _versions,
+    "devices": _devices,
+    "threads": _threads,
+    "kernels": _kernels,
+    "codecs": _codecs,
+    "models": _models,
+    "self-test": _self_test,
+}

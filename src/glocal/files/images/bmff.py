@@ -148,7 +148,7 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
             last += 1
             # An EXIF item begins with the distance to its TIFF header.
             bodies[last] = (b"\0\0\0\0" if kind == b"Exif" else b"") + block
-            infos.append(Info(last, kind, _box(b"infe", b"\2\0\0\0", struct.pack(">HH", last, 0), kind, b"\0", suffix)))
+            infos.append(Info(last, kind, box(b"infe", b"\2\0\0\0", struct.pack(">HH", last, 0), kind, b"\0", suffix)))
             described.append(last)
     if last > 0xFFFF:
         raise Unreadable("it has too many items")
@@ -159,11 +159,11 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
     }
     order = [kind for kind, _ in file.parts if kind != b"iloc"]
     order += [kind for kind in parts if kind not in order]
-    rest = b"".join(_box(kind, parts.get(kind, file.part(kind))) for kind in order if parts.get(kind, b"x"))
-    head = _box(b"ftyp", file.ftyp)
-    fixed = len(head) + len(_box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, 0))) + 8
-    meta = _box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, fixed))
-    return head + meta + _box(b"mdat", *bodies.values())
+    rest = b"".join(box(kind, parts.get(kind, file.part(kind))) for kind in order if parts.get(kind, b"x"))
+    head = box(b"ftyp", file.ftyp)
+    fixed = len(head) + len(box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, 0))) + 8
+    meta = box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, fixed))
+    return head + meta + box(b"mdat", *bodies.values())
 
 
 def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
@@ -190,7 +190,8 @@ def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
         at += size
 
 
-def _box(kind: bytes, *bodies: bytes) -> bytes:
+def box(kind: bytes, *bodies: bytes) -> bytes:
+    """Return a box: its size, its four letters, and its content."""
     return struct.pack(">I4s", 8 + sum(map(len, bodies)), kind) + b"".join(bodies)
 
 
@@ -205,7 +206,7 @@ def _infos(body: bytes) -> Iterator[Info]:
         if wide is None:
             raise Unreadable("its list of items is of a kind that is not known")
         number = _unsigned(inner[4 : 4 + wide])
-        yield Info(number, inner[6 + wide : 10 + wide], _box(kind, inner))
+        yield Info(number, inner[6 + wide : 10 + wide], box(kind, inner))
 
 
 def _places(body: bytes) -> dict[int, Place]:
@@ -260,7 +261,7 @@ def _locations(file: Container, infos: list[Info], bodies: dict[int, bytes], sta
         extents = file.place(info).extents
         out += struct.pack(">HHHH", info.number, 1, 0, len(extents))
         out += b"".join(struct.pack(">II", *extent) for extent in extents)
-    return _box(b"iloc", out)
+    return box(b"iloc", out)
 
 
 def _references(file: Container, kept: set[int], described: list[int]) -> bytes:
@@ -270,9 +271,9 @@ def _references(file: Container, kept: set[int], described: list[int]) -> bytes:
     out = body[:4]
     for kind, inner in boxes(body[4:]):
         if _unsigned(inner[:wide]) in kept:
-            out += _box(kind, inner)
+            out += box(kind, inner)
     for number in described:
-        out += _box(b"cdsc", number.to_bytes(wide, "big"), b"\0\1", file.primary.to_bytes(wide, "big"))
+        out += box(b"cdsc", number.to_bytes(wide, "big"), b"\0\1", file.primary.to_bytes(wide, "big"))
     return out if len(out) > 4 else b""
 
 
@@ -299,4 +300,4 @@ def _with_profile(file: Container, icc: bytes) -> bytes:
     ipma = b"\0\0\0\1" + struct.pack(">I", len(owners))
     for number, indices in sorted(owners.items()):
         ipma += struct.pack(f">HB{len(indices)}H", number, len(indices), *indices)
-    return _box(b"ipco", shelf, _box(b"colr", b"prof", icc)) + _box(b"ipma", ipma)
+    return box(b"ipco", shelf, box(b"colr", b"prof", icc)) + box(b"ipma", ipma)
