@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo test slow coverage package bench reproduce docs docs-serve clean help
+.PHONY: demo studio browser test slow coverage package bench reproduce docs docs-serve clean help
 
 help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
+	@echo "make studio  install what the page needs and open it in the browser"
 	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
 	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
 	@echo "make coverage  the tests again, with the share of lines they run; fails below the floor in pyproject.toml"
@@ -40,7 +41,17 @@ demo: $(VENV)/run
 	$(BIN)/python examples/demo.py -o out --size 448
 	@echo "== see out/style.png and out/style_side_by_side.png"
 
-test: $(VENV)/tests
+studio: $(VENV)/run
+	$(PIP) install -e ".[studio]"
+	$(BIN)/glocal studio
+
+# The tests of the page need a Chromium. It is installed where that is allowed; else those tests say that they were left out.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
+	  && echo "== installing chromium" && apt-get -qq update && apt-get -qq install -y chromium >/dev/null; } \
+	  || echo "== no chromium here and none can be installed: the tests of the page are left out"
+
+test: $(VENV)/tests browser
 	@echo "== ruff"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,14 +60,14 @@ test: $(VENV)/tests
 	@echo "== import-linter"
 	PYTHONPATH=src $(BIN)/lint-imports
 	@echo "== pytest"
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 slow: $(VENV)/tests
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(VENV)/tests
 	$(PIP) install "pytest-cov>=5"
-	$(BIN)/python -m pytest -n 2 --cov --cov-report=term
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term
 
 package: $(VENV)/tests
 	rm -rf out/dist

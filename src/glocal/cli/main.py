@@ -44,6 +44,7 @@ COMMANDS: Table = {
     "color": ("glocal.jobs.color:ColorJob", "Give a photo the colours of another."),
     "speech": ("glocal.jobs.speech:SpeechJob", "Remove noise from speech."),
     "denoise": ("glocal.jobs.denoise:DenoiseJob", "Remove noise from photos."),
+    "studio": ("glocal.cli.commands.studio:studio", "Open the jobs on a page in the browser."),
     "train": (TRAIN, "Train the denoising networks."),
     "eval": (EVAL, "Measure the denoising networks on test data."),
     "reproduce": ("glocal.cli.commands.reproduce:reproduce", "Run the paper's figures and tables again, on a page."),

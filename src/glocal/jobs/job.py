@@ -189,8 +189,11 @@ class Job(ABC):
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
         """Do the work from file to file; returns what `--json` shows about it."""
+        return self.write(self.run(inputs, progress), inputs)
+
+    def write(self, result: Result, inputs: Inputs) -> dict[str, Any]:
+        """Write a result and what belongs to it, and return what `--json` shows."""
         assert inputs.target is not None
-        result = self.run(inputs, progress)
         # What a result is saved with is a matter of its kind: depth and quality, or the type of the samples.
         notes = result.save(inputs.target, **asdict(self.output), overwrite=inputs.overwrite)  # type: ignore[attr-defined]
         told = self.tell(result, inputs)

@@ -1,0 +1,389 @@
+"""A tab of the page for one job: uploads, controls, run and stop, the result and its file, and the same as a command."""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import shlex
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from glocal.errors import ArgumentError, GlocalError
+from glocal.jobs.failures import describe
+from glocal.jobs.flags import flags_for
+from glocal.jobs.job import Cost, Job
+from glocal.jobs.memory import bytes_text
+from glocal.progress import COMPILE, seconds_text
+from glocal.studio.controls import Control, changes, controls_for, shown_values
+from glocal.studio.job_queue import Ticket
+from glocal.studio.orders import Made, Order, estimate, look_at_picture, run_order
+from glocal.studio.studio import Session, Studio
+from glocal.studio.views import image_url
+from glocal.studio.worker import Event, State
+
+Updates = dict[Any, Any]
+_SAME = "as the input"
+_WAIT = 0.1
+
+
+class JobTab:
+    """The parts that all jobs share. A subclass says which uploads there are and how a result is shown."""
+
+    job: ClassVar[type[Job]]
+    title: ClassVar[str]
+    main: ClassVar[tuple[str, ...]] = ()  # the options that are shown first
+    uploads: ClassVar[dict[str, str]] = {"photo": "Photo"}
+    several: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...]] = ()
+    samples: ClassVar[dict[str, str]] = {}
+    formats: ClassVar[tuple[str, ...]] = (".png", ".tif", ".jpg", ".webp", ".avif")
+    leave_out: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, studio: Studio) -> None:
+        self.studio = studio
+        self.controls = controls_for(self.job.Options, leave_out=self.leave_out)
+        self.output_controls = controls_for(self.job.Output)
+        self.files: dict[str, Any] = {}
+        self.looks: dict[str, Any] = {}
+        self.widgets: dict[str, Any] = {}
+        self.output_widgets: dict[str, Any] = {}
+        with gr.Tab(self.title, id=self.job.name), gr.Row():
+            with gr.Column(scale=2, min_width=300):
+                self._inputs()
+            with gr.Column(scale=3, min_width=300):
+                self._outputs()
+        self._connect()
+
+    # The page
+
+    def _inputs(self) -> None:
+        for name in self.uploads:
+            if name not in self.optional:
+                self._upload(name)
+        if self.samples:
+            self.sample = gr.Button("Use the samples", size="sm", elem_id=f"{self.job.name}-samples")
+        shown = shown_values(self.job.Options, self.controls)
+        for name in self.main:
+            if name in self.controls:
+                self.widgets[name] = self._widget(self.controls[name], shown[name])
+        self.more_inputs()
+        with gr.Row():
+            self.run = gr.Button("Run", variant="primary", elem_id=f"{self.job.name}-run")
+            self.stop = gr.Button("Stop", variant="stop", interactive=False, elem_id=f"{self.job.name}-stop")
+        with gr.Accordion("More options", open=False, elem_id=f"{self.job.name}-more"):
+            for name, control in self.controls.items():
+                if name not in self.widgets:
+                    self.widgets[name] = self._widget(control, shown[name])
+            for name in self.optional:
+                self._upload(name)
+        with gr.Accordion("Output file", open=False, elem_id=f"{self.job.name}-file"):
+            self.format = gr.Dropdown(
+                [_SAME, *self.formats], value=_SAME, label="Format", elem_id=f"{self.job.name}-format"
+            )
+            for name, value in shown_values(self.job.Output, self.output_controls).items():
+                self.output_widgets[name] = self._widget(self.output_controls[name], value)
+
+    def _upload(self, name: str) -> None:
+        label = self.uploads[name] + (" (optional)" if name in self.optional else "")
+        count: Any = "multiple" if name in self.several else "single"
+        self.files[name] = gr.File(label=label, file_count=count, height=140, elem_id=f"{self.job.name}-{name}")
+        self.looks[name] = gr.HTML(elem_classes="look", padding=False, elem_id=f"{self.job.name}-{name}-look")
+
+    def _outputs(self) -> None:
+        self.status = gr.HTML(status("Choose the files and press Run."), elem_id=f"{self.job.name}-status")
+        self.live = gr.HTML(elem_classes="live", elem_id=f"{self.job.name}-live")
+        self.show()
+        self.download = gr.DownloadButton("Download", interactive=False, elem_id=f"{self.job.name}-download")
+        self.command = gr.Textbox(
+            label="The same as a command",
+            buttons=["copy"],
+            interactive=False,
+            lines=1,
+            elem_id=f"{self.job.name}-command",
+        )
+
+    def _widget(self, control: Control, value: Any) -> Any:
+        same = {
+            "label": control.label,
+            "info": control.help,
+            "value": value,
+            "elem_id": f"{self.job.name}-{control.name}",
+        }
+        if control.kind == "check":
+            return gr.Checkbox(**same)
+        if control.kind == "choice":
+            make = gr.Radio if len(control.choices) <= 4 else gr.Dropdown
+            return make(choices=list(control.choices), **same)
+        if control.kind == "choices":
+            return gr.CheckboxGroup(choices=list(control.choices), **same)
+        if control.kind == "slider":
+            return gr.Slider(control.minimum or 0, control.maximum or 1, step=control.step, **same)
+        if control.kind == "number":
+            return gr.Number(minimum=control.minimum, precision=0 if control.whole else None, **same)
+        return gr.Textbox(lines=1, **same)
+
+    def more_inputs(self) -> None:
+        """Add controls of this tab alone."""
+
+    def show(self) -> None:
+        """Add what shows a result."""
+        raise NotImplementedError
+
+    def _connect(self) -> None:
+        for name in self.uploads:
+            self.files[name].change(
+                self._look, [self.files[name]], [self.looks[name], self.status], show_progress="hidden"
+            )
+        if self.samples:
+            self.sample.click(self._samples, None, [self.files[name] for name in self.samples], show_progress="hidden")
+        if "preset" in self.controls:
+            others = [name for name in self.controls if name != "preset"]
+            self.widgets["preset"].input(
+                self._preset, [self.widgets["preset"]], [self.widgets[name] for name in others], show_progress="hidden"
+            )
+        everything = {*self.files.values(), *self.widgets.values(), *self.output_widgets.values(), self.format}
+        self.run.click(
+            self.on_run, everything | set(self.extra_inputs()), self.all_outputs(), show_progress="hidden",
+            concurrency_limit=None,
+        )  # fmt: skip
+        self.stop.click(self._stop, None, [self.status], show_progress="hidden", concurrency_limit=None)
+
+    def extra_inputs(self) -> Sequence[Any]:
+        """Return the inputs of this tab alone."""
+        return ()
+
+    def all_outputs(self) -> list[Any]:
+        """Return everything that a run changes."""
+        return [self.status, self.live, self.run, self.stop, self.download, self.command, *self.shown()]
+
+    def shown(self) -> list[Any]:
+        """Return what `show` added."""
+        raise NotImplementedError
+
+    # Events
+
+    def _look(self, paths: Any) -> Any:
+        """Show what was uploaded; refuse what cannot be read now, not after the run was started."""
+        several = paths if isinstance(paths, list) else [paths] if paths else []
+        try:
+            looks = [self.look_at(self.studio.uploaded(path)) for path in several]
+        except GlocalError as error:
+            return "", status(describe(error) if "error:" not in str(error) else str(error), "error")
+        pictures = [f'<img src="{look.url}" alt="">' if look.url else "" for look in looks]
+        shown = [
+            f"<figure>{url}<figcaption>{html.escape(look.text)}</figcaption></figure>"
+            for url, look in zip(pictures, looks, strict=True)
+        ]
+        return "".join(shown), status("Ready." if looks else "Choose the files and press Run.")
+
+    def look_at(self, path: Path) -> Any:
+        """Look at one upload in the quick worker."""
+        return self.studio.quick(look_at_picture, path, self.studio.max_pixels)
+
+    def _samples(self, request: gr.Request) -> Any:
+        import shutil
+
+        from glocal import samples
+
+        folder = self.studio.place.new_folder(request.session_hash or "")
+        found = []
+        for name, sample in self.samples.items():
+            shutil.copyfile(samples.path(sample), folder / sample)
+            found.append([str(folder / sample)] if name in self.several else str(folder / sample))
+        return found if len(found) > 1 else found[0]
+
+    def _preset(self, preset: str) -> Any:
+        shown = shown_values(self.job.Options, self.controls, preset=preset)
+        return [shown[name] for name in self.controls if name != "preset"]
+
+    def _stop(self, request: gr.Request) -> str:
+        session = self.studio.session(request.session_hash)
+        tickets = session.tickets.get(self.job.name, [])
+        for ticket in reversed(tickets):  # the last first, so that none of them begins meanwhile
+            self.studio.queue.stop(ticket)
+        return status("Stopping. Press Stop again to end it at once." if tickets else "Nothing runs.")
+
+    async def on_run(self, page: dict[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
+        """Run the job and tell what happens, until its end."""
+        session = self.studio.session(request.session_hash)
+        try:
+            orders = await asyncio.to_thread(self.orders, session, page)
+        except GlocalError as error:
+            yield {self.status: status(describe(error), "error")}
+            return
+        async for updates in self.follow(session, orders):
+            yield updates
+
+    async def follow(self, session: Session, orders: list[Order]) -> AsyncIterator[Updates]:
+        """Put orders into the queue and show them one after the other."""
+        tickets: list[Ticket] = []
+        try:
+            try:
+                for order in orders:
+                    cost = await asyncio.to_thread(self.studio.quick, estimate, order)
+                    tickets.append(self.studio.queue.submit(session.name, run_order, order, cost=cost))
+            except GlocalError as error:
+                yield {self.status: status(_text(error), "error")}
+                return
+            session.tickets[self.job.name] = tickets
+            yield self.begun(orders)
+            for order, ticket in zip(orders, tickets, strict=True):
+                async for updates in self._watch(session, order, ticket):
+                    yield updates
+        finally:
+            session.tickets.pop(self.job.name, None)
+            for ticket in tickets:
+                if not ticket.ended.is_set():  # the page was closed
+                    self.studio.queue.stop(ticket)
+                    self.studio.queue.stop(ticket)
+        yield {self.run: gr.update(interactive=True), self.stop: gr.update(interactive=False), self.live: ""}
+
+    def begun(self, orders: list[Order]) -> Updates:
+        """Show that a run began."""
+        return {
+            self.run: gr.update(interactive=False), self.stop: gr.update(interactive=True),
+            self.command: self.command_of(orders[0]), self.download: gr.update(interactive=False),
+        }  # fmt: skip
+
+    async def _watch(self, session: Session, order: Order, ticket: Ticket) -> AsyncIterator[Updates]:
+        said: list[str] = []
+        shown = ""
+        while True:
+            ended = ticket.ended.is_set()  # asked before the events are taken, so that none is lost
+            for event in ticket.events():
+                if event.kind == "message":
+                    said.append(event.value)
+                elif event.kind == "preview":
+                    yield {self.live: f'<img src="{image_url(event.value, "jpeg")}" alt="The picture so far">'}
+                elif event.kind == "progress":
+                    shown = _progress(event.value, ticket.cost)
+                    yield {self.status: shown}
+                else:
+                    yield self._ended(session, event, said)
+            if ended:
+                return
+            before = self.studio.queue.position(ticket)
+            text = status(f"Waiting: {before} job(s) first." if before else f"Starting: {_cost(ticket.cost)}.")
+            if not shown or before:
+                if shown != text:
+                    yield {self.status: text}
+                shown = text if before else shown or text
+            await asyncio.sleep(_WAIT)
+
+    def _ended(self, session: Session, event: Event, said: list[str]) -> Updates:
+        if event.kind == "failed":
+            return {self.status: status(event.value, "error")}
+        if not isinstance(event.value, Made):
+            return {self.status: status("Stopped.")}
+        made: Made = event.value
+        session.made.setdefault(self.job.name, []).append(made)
+        return (
+            self.finished(made)
+            | {self.status: status(" ".join([*self.facts(made), *said]) or "Done.")}
+            | self.listed(session)
+        )
+
+    def finished(self, made: Made) -> Updates:
+        """Show a result."""
+        return {
+            self.download: gr.update(value=str(made.file), interactive=True, label=f"Download {made.file.name}"),
+            self.command: self.command_of(made.order),
+        }  # fmt: skip
+
+    def listed(self, session: Session) -> Updates:
+        """Show all results of a session, where a tab does."""
+        return {}
+
+    def facts(self, made: Made) -> list[str]:
+        """Say what is worth knowing about a result."""
+        return ["Stopped; this is the best so far." if made.stopped else "Done."]
+
+    # Orders
+
+    def orders(self, session: Session, page: dict[Any, Any]) -> list[Order]:
+        """Make the orders of one press of Run.
+
+        Raises
+        ------
+        GlocalError
+            A file is missing or wrong, or an option cannot be used.
+        """
+        return [self.order(session, page)]
+
+    def order(self, session: Session, page: dict[Any, Any], **more: Any) -> Order:
+        """Make one order: the job with its options, in a folder with its files."""
+        names, uploads = [], []
+        for name in self.uploads:
+            given = page[self.files[name]]
+            several = given if isinstance(given, list) else [given] if given else []
+            if not several and name not in self.optional:
+                message = f"{self.job.name}: there is no {self.uploads[name].lower()}. Upload one."
+                raise ArgumentError(message)
+            names += [name] * len(several)
+            uploads += several
+        chosen = changes(self.job.Options, self.controls, {n: page[w] for n, w in self.widgets.items()}) | more
+        output = changes(self.job.Output, self.output_controls, {n: page[w] for n, w in self.output_widgets.items()})
+        options = self.job.Options.given(chosen)
+        folder, found = self.studio.collected(session.name, uploads)
+        roles: dict[str, list[str]] = {name: [] for name in self.uploads}
+        for name, file in zip(names, found, strict=True):
+            roles[name].append(file)
+        first = next(iter(self.uploads))
+        source = Path(roles[first][0])
+        suffix = source.suffix if page[self.format] == _SAME else page[self.format]
+        target = f"{source.stem}_{self.job.name}{suffix}"
+        job = self.made_job(options, self.job.Output(**output), roles, target)
+        job.check(1)
+        return Order(job, folder, source.name, target)
+
+    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
+        """Make the job from its options and the names of the uploads."""
+        raise NotImplementedError
+
+    def command_of(self, order: Order) -> str:
+        """Write an order as the line that does the same in a folder with these files."""
+        job = order.job
+        values = vars(job.options) | vars(job.files) | vars(job.output)
+        preset = {"preset": job.options.preset} if "preset" in self.controls else {}
+        usual = vars(self.job.Options.given(preset))
+        changed = {name: value for name, value in values.items() if name not in usual or value != usual[name]} | preset
+        flags = flags_for([job.Options, job.Files, job.Output], changed)
+        return shlex.join(["glocal", job.name, order.source, *job.others, *flags, "-o", order.target])
+
+
+def with_strength(order: Order, strength: float) -> Order:
+    """Return an order with another strength."""
+    return replace(order, job=replace(order.job, options=replace(order.job.options, strength=strength)))
+
+
+def status(text: str, kind: str = "note") -> str:
+    """Return a line of status; screen readers read it when it changes."""
+    role = "alert" if kind == "error" else "status"
+    return f'<p class="status {kind}" role="{role}">{html.escape(text)}</p>'
+
+
+def _text(error: GlocalError) -> str:
+    """Return the text of an error, which a worker may have made for people already."""
+    text = str(error)
+    return text if text.startswith("error:") else describe(error)
+
+
+def _cost(cost: Cost) -> str:
+    parts = [cost.size, cost.parts, f"about {bytes_text(cost.memory)}"]
+    if cost.seconds is not None:
+        parts.append(seconds_text(cost.seconds))
+    return ", ".join(part for part in parts if part)
+
+
+def _progress(state: State, cost: Cost) -> str:
+    words = {COMPILE: "compiling, once on this machine"}.get(state.step, state.step)
+    if state.levels > 1:
+        words += f", level {state.level + 1} of {state.levels}"
+    if state.seconds_left is not None:
+        words += f", about {seconds_text(state.seconds_left)} left"
+    share = f"{100 * state.fraction:.0f}"
+    return f'<progress max="100" value="{share}">{share} %</progress>' + status(f"{share} %: {words.lstrip(', ')}")

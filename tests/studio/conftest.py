@@ -1,0 +1,158 @@
+"""A studio and a browser for the tests of the page; one of each.
+
+Where playwright or a Chromium is missing, these tests are left out, and say so. Every request that leaves the machine is
+refused and fails the test, as every error in the browser's console does.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from glocal.files.images.picture import Picture
+from glocal.files.images.write import write_image
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+MAX_PIXELS = 40_000
+
+
+def left_out():
+    """Why there is no browser to test with, or nothing."""
+    for name in ("gradio", "playwright"):
+        if importlib.util.find_spec(name) is None:
+            return f"the page is not tested: {name} is not installed (pip install glocal[studio] playwright)"
+    if not any(shutil.which(name) for name in BROWSERS):
+        return "the page is not tested: there is no Chromium (on Debian: apt-get install chromium)"
+    return ""
+
+
+class Address(str):
+    """The address of a running studio, with its process and its temporary folder."""
+
+    process: subprocess.Popen
+    folder: Path
+
+
+def start(folder, *flags, **environment):
+    """Start a studio as a user does, with its temporary files in `folder`."""
+    folder.mkdir(exist_ok=True)
+    found = subprocess.Popen(
+        [sys.executable, "-m", "glocal", "studio", "--no-open", "--port=0", *flags],
+        stdout=subprocess.PIPE, text=True, env=os.environ | {"TMPDIR": str(folder)} | environment,
+    )  # fmt: skip
+    address = Address(found.stdout.readline().strip())
+    address.process, address.folder = found, folder
+    return address
+
+
+@pytest.fixture(scope="session")
+def studio(tmp_path_factory):
+    if importlib.util.find_spec("gradio") is None:
+        pytest.skip("the page is not tested: gradio is not installed (pip install glocal[studio])")
+    address = start(tmp_path_factory.mktemp("studio") / "tmp", f"--max-pixels={MAX_PIXELS}", "--max-upload=1M")
+    yield address
+    address.process.terminate()
+    address.process.wait(30)
+    assert list(address.folder.glob("glocal-studio-*")) == []  # nothing is left behind
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if left_out():
+        pytest.skip(left_out())
+    from playwright.sync_api import sync_playwright
+
+    program = next(path for path in map(shutil.which, BROWSERS) if path)
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+class Visitor:
+    """A person with a browser: one page of their own, and everything that went wrong in it."""
+
+    def __init__(self, browser, address, **settings):
+        self.wrong = []
+        self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | settings))
+        self.context.set_default_timeout(60_000)
+        host = address.split("/?")[0]
+        self.context.route("**/*", lambda route: self._route(route, host))
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: message.type == "error" and self.wrong.append(message.text))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.goto(address)
+        self.page.wait_for_selector("#style-run")
+
+    def _route(self, route, host):
+        url = route.request.url
+        if url.startswith((host, "data:", "blob:")):
+            route.continue_()
+        else:
+            self.wrong.append(f"left the machine: {url}")
+            route.abort()
+
+    def tab(self, title):
+        self.page.get_by_role("tab", name=title).click()
+
+    def upload(self, where, *paths):
+        self.page.set_input_files(f"#{where} input[type=file]", [str(path) for path in paths])
+        self.page.wait_for_selector(f"#{where}-look figcaption")
+
+    def status(self, job, text):
+        """Wait until the status of a tab says something."""
+        self.page.wait_for_function(
+            "([id, text]) => document.getElementById(id).innerText.includes(text)", arg=[f"{job}-status", text]
+        )
+        return self.page.inner_text(f"#{job}-status")
+
+    def download(self, button, folder):
+        with self.page.expect_download() as found:
+            self.page.click(f"#{button}")
+        path = folder / found.value.suggested_filename
+        found.value.save_as(path)
+        return path
+
+    def leave(self):
+        self.context.close()
+        assert self.wrong == []
+
+
+@pytest.fixture(scope="module")
+def visitor(browser, studio):
+    found = Visitor(browser, studio)
+    yield found
+    found.leave()
+
+
+@pytest.fixture
+def visit(browser, studio):
+    """Open further pages."""
+    found = []
+
+    def open_page(**settings):
+        found.append(Visitor(browser, studio, **settings))
+        return found[-1]
+
+    yield open_page
+    for one in found:
+        one.leave()
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """A 16-bit photo with a profile, and a painting."""
+    from glocal.files.metadata.profiles import srgb_profile
+
+    folder = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(0)
+    photo = np.kron(rng.random((6, 8, 3)), np.ones((4, 4, 1))) * 0.8 + 0.1 * rng.random((24, 32, 3))
+    painting = np.kron(rng.random((10, 8, 3)), np.ones((4, 4, 1)))
+    write_image(folder / "photo.png", Picture((photo * 65535).astype(np.uint16), icc=srgb_profile()))
+    write_image(folder / "painting.png", Picture((painting * 255).astype(np.uint8)))
+    return folder
