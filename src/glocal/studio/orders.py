@@ -30,7 +30,7 @@ class Order:
 
     def inputs(self, link: Link) -> Inputs:
         """Return what the job reads and where it writes."""
-        return Inputs(self.source, self.job.others, Path(self.target), True, link.message)
+        return Inputs(self.source, self.job.others, Path(self.target), overwrite=True, say=link.message)
 
 
 @dataclass(frozen=True)
