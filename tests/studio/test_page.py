@@ -1,14 +1,12 @@
 """The page in a real browser, from upload to download."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import soundfile
 
+from glocal.cli import main
 from glocal.files.embedded import recipe_of
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image
@@ -16,10 +14,6 @@ from glocal.files.images.write import write_image
 
 pytestmark = pytest.mark.xdist_group("studio")  # one studio and one browser for all
 PIXEL = b"\x89PNG\r\n\x1a\n"
-
-
-def glocal(folder, *arguments):
-    subprocess.run([sys.executable, "-m", "glocal", *arguments], cwd=folder, check=True, env=os.environ)
 
 
 def paint(visitor, pictures, *, iterations, seeds):
@@ -37,7 +31,9 @@ def paint(visitor, pictures, *, iterations, seeds):
     page.click("#style-run")
 
 
-def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(visitor, pictures, tmp_path):
+def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
+    visitor, pictures, tmp_path, monkeypatch
+):
     page = visitor.page
     paint(visitor, pictures, iterations=3, seeds=2)
     assert "photo.png: 32 x 24, 16 bit" in page.inner_text("#style-photo-look")
@@ -53,7 +49,8 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     assert recipe_of(made)["inputs"][0]["path"] == "photo.png"
     for name in ("photo.png", "painting.png"):
         (tmp_path / name).symlink_to(pictures / name)
-    glocal(tmp_path, *command.split()[1:-1], "by_hand.png")
+    monkeypatch.chdir(tmp_path)
+    assert main.run([*command.split()[1:-1], "by_hand.png"]) == 0
     assert (tmp_path / "by_hand.png").read_bytes() == made.read_bytes()
     # Another strength needs no new run, and its file is the one that the command makes.
     page.fill("#style-strength input[type=number]", "0.25")
@@ -61,7 +58,7 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     page.wait_for_function("document.querySelector('#style-command textarea').value.includes('--strength=0.25')")
     weaker = visitor.download("style-download", tmp_path)
     assert recipe_of(weaker)["options"]["strength"] == 0.25
-    glocal(tmp_path, *page.input_value("#style-command textarea").split()[1:-1], "weak_by_hand.png")
+    assert main.run([*page.input_value("#style-command textarea").split()[1:-1], "weak_by_hand.png"]) == 0
     assert (tmp_path / "weak_by_hand.png").read_bytes() == weaker.read_bytes()
 
 
