@@ -207,6 +207,7 @@ class DenoiseOptions(Options):
     device: str = option(
         "cpu",
         "Where to compute.",
+        known=("cpu", "cuda"),
         metavar="<cpu|cuda>",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",

@@ -80,6 +80,7 @@ class StyleOptions(Options):
     device: str = option(
         "cpu",
         "Where to compute. Devices round differently, so their pictures differ a little.",
+        known=("cpu", "cuda"),
         metavar="<cpu|cuda>",
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
