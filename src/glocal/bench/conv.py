@@ -189,7 +189,7 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
 
 
 def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> str:
-    """Say how far the gradients are apart, as a part of the largest one: both sides must do the same work."""
+    """Return the largest difference of the gradients relative to the largest one: both sides must do the same work."""
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a is not None and b is not None]
     worst = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
     return f"gradients differ by {worst:.0e}"

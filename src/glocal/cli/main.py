@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         sys.stdout.flush()
     except OSError as error:
-        # Nobody reads on, or the device is full. What is left must not be written again when Python ends.
+        # The reader of a pipe has ended, or the device is full. The rest must not be written again when Python ends.
         code = code or report_failure(error, debug=False)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)

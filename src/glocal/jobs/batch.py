@@ -68,7 +68,7 @@ def job_work(task: Task, tell: Callback, *, job: Job, overwrite: bool, say: Call
 
 
 def _scratch(task: Task, say: Callable[[str], None]) -> Scratch | None:
-    """Return a place for large arrays beside the output, if the work does not fit into its memory otherwise."""
+    """Return a place for large arrays next to the output, if the work does not fit into its memory otherwise."""
     if task.needs is None or task.needs.memory <= task.memory:
         return None
     from glocal.files.images.scratch import Scratch
@@ -165,7 +165,7 @@ def claimed(target: Path) -> Iterator[bool]:
         except BlockingIOError:
             yield False
             return
-        except OSError:  # some network folders know no locks
+        except OSError:  # some network folders have no locks
             yield True
             return
         try:
@@ -179,7 +179,7 @@ def claimed(target: Path) -> Iterator[bool]:
 
 
 def check_more(paths: list[str], tasks: list[Task], *, overwrite: bool) -> None:
-    """Refuse, before any work, further outputs that are in the way of others or of files that exist."""
+    """Refuse, before any work, further outputs that would replace other outputs, inputs or existing files."""
     taken = {task.target.absolute() for task in tasks} | {task.source.absolute() for task in tasks}
     for path in paths:
         if Path(path).absolute() in taken:
@@ -190,7 +190,7 @@ def check_more(paths: list[str], tasks: list[Task], *, overwrite: bool) -> None:
 
 
 def is_wanted(task: Task, *, overwrite: bool) -> bool:
-    """Whether the task has to be done; an output in the way is an error unless the user said what to do about it."""
+    """Whether the task has to be done; an existing output is an error unless the user said what to do with it."""
     if task.problem is not None:
         raise task.problem
     if not task.target.exists() or overwrite:
@@ -205,7 +205,7 @@ def is_wanted(task: Task, *, overwrite: bool) -> bool:
 def fit_jobs(
     tasks: list[Task], estimate: Callable[[Task], Cost], *, jobs: int, memory: int
 ) -> tuple[list[Task], int, int]:
-    """Give each task its share of the memory, with fewer jobs if that is what it takes to fit.
+    """Give each task its share of the memory, with fewer jobs if they do not fit.
 
     Returns
     -------

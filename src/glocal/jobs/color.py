@@ -30,7 +30,7 @@ class ColorFiles:
     lut: tuple[str, ...] = option((), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut")
     lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.")
     palette_out: str | None = option(
-        None, "Draw the palettes and the way of every colour into a picture.", writes="picture"
+        None, "Draw the palettes and the move of every colour into a picture.", writes="picture"
     )
 
 

@@ -17,7 +17,7 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 class Stopped(KeyboardInterrupt):
-    """The user stopped a command, which saved what it had; the message says where."""
+    """The user stopped a command, which saved its result so far; the message says where."""
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -87,7 +87,7 @@ def report_failure(error: BaseException, *, debug: bool) -> int:
 
 
 def visible(text: str) -> str:
-    r"""Text whose control characters are written out: names of files and recipes may come from strangers.
+    r"""Write out control characters: names of files and recipes may come from strangers.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The flags of the command line that give options these values: what a recipe or a page is worth as a command."""
+"""Options as flags of the command line: a recipe or a form as a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the first asks the work to end and save what it has, the second ends it at once."""
+"""Ctrl-C as a request: the first asks the work to stop and save its result, the second ends it at once."""
 
 from __future__ import annotations
 

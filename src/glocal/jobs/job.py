@@ -194,7 +194,7 @@ class Job(ABC):
     def write(self, result: Result, inputs: Inputs) -> dict[str, Any]:
         """Write a result and what belongs to it, and return what `--json` shows."""
         assert inputs.target is not None
-        # What a result is saved with is a matter of its kind: depth and quality, or the type of the samples.
+        # How a result is saved depends on its class: depth and quality, or the type of the samples.
         notes = result.save(inputs.target, **asdict(self.output), overwrite=inputs.overwrite)  # type: ignore[attr-defined]
         told = self.tell(result, inputs)
         return told | {"notes": list(said(inputs, (*result.notes, *notes)))}

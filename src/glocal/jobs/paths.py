@@ -11,7 +11,7 @@ from glocal.errors import ArgumentError, GlocalError, InputError, OutputError
 from glocal.jobs.job import Cost
 
 DEFAULT_PATTERN = "{stem}_{command}{ext}"
-PIPED = ".wav"  # what goes through a pipe: commands that cannot write it have none
+PIPED = ".wav"  # the format of a pipe; commands that cannot write it have no pipe
 
 
 @dataclass(frozen=True)

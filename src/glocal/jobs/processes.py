@@ -47,14 +47,14 @@ def usable_cores() -> int:
 def run_in_processes(
     tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], *, jobs: int, tell: Callback
 ) -> Iterator[Outcome]:
-    """Outcomes in the order in which they end. A task that kills its process fails; the others are not lost."""
+    """Yield outcomes in the order in which they end. A task that kills its process fails; the others are not lost."""
     for done, outcome in enumerate(_pool(tasks, work, estimate, jobs), 1):
         tell(Progress(done / len(tasks)))
         yield outcome
 
 
 def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs: int) -> Iterator[Outcome]:
-    """Run the tasks side by side; those in flight when a process dies are run again one by one, to find the culprit."""
+    """Run the tasks in parallel; if a process dies, the unfinished ones are run again one by one, to find the cause."""
     left = list(tasks)
     absent = {task.target for task in tasks if not task.target.exists()}
     suspects: list[Task] = []
@@ -147,14 +147,14 @@ def set_threads(threads: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let this process end when its parent is gone, however that went: on Linux at once, elsewhere by a thread that waits."""
+    """Let this process end when its parent ends, for whatever reason: on Linux at once, elsewhere by a thread that waits."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it went before the call
+        if os.getppid() != parent.pid:  # it ended before the call
             os._exit(1)
 
     def watch() -> None:

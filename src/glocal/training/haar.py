@@ -107,7 +107,7 @@ def _orthonormal(x: Array, threshold: float, levels: int) -> Array:
 
 
 def _stationary(x: Array, threshold: float, levels: int, step: int) -> Array:
-    """Split without leaving any shift out, shrink, and average the two ways back."""
+    """Transform without subsampling, shrink, and average the two inverse transforms."""
     if levels == 0:
         return x
     parts = _split([x], lambda part, axis: (part, np.roll(part, -step, axis)))

@@ -27,7 +27,7 @@ class DenoiseBenchOptions:
 
 
 def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
-    """PSNR and time on folders of gray pictures at noise 15, 25 and 50 of 255, beside scikit-image and BM3D.
+    """PSNR and time on folders of gray pictures at noise 15, 25 and 50 of 255, compared with scikit-image and BM3D.
 
     Rows marked "0.07 scaled" use the paper's one level and homogeneity; the others take the weights of the nearest level.
     """

@@ -26,7 +26,7 @@ class ReplayOptions:
     """Flags of `glocal replay`."""
 
     inputs: tuple[str, ...] = field(
-        default=(), metadata={"help": "A folder in which the inputs lie now. May be given several times."}
+        default=(), metadata={"help": "A folder in which the inputs are now. May be given several times."}
     )
     output: str | None = field(default=None, metadata={"short": "-o", "help": "Keep the new result under this name."})
     overwrite: bool = field(default=False, metadata={"help": "Replace that file if it exists."})
@@ -93,7 +93,7 @@ def _verdict(data: dict[str, Any]) -> str:
 
 
 def _found_inputs(recipe: dict[str, Any], file: Path, folders: tuple[str, ...]) -> dict[str, Path]:
-    """Where each input of the recipe lies now, told by its sum."""
+    """Find each input of the recipe by its hash."""
     from glocal.files.provenance import sha256_of
 
     out: dict[str, Path] = {}
@@ -127,7 +127,7 @@ def _run_again(recipe: dict[str, Any], found: dict[str, Path], target: Path, *, 
     }
     positional = recipe.get("arguments", {}).get("positional", list(found))
     flags = arguments_for(function, values, leave_out=(BatchOptions, RunOptions))
-    # Anybody can write a recipe, so that an argument must be one of the files that were found, and no flag.
+    # A recipe may come from a stranger, so an argument must be one of the files that were found, and not a flag.
     arguments = [str(found[name]) for name in positional if name in found]
-    with contextlib.redirect_stdout(io.StringIO()):  # what the command reports is about a file that will be gone
+    with contextlib.redirect_stdout(io.StringIO()):  # the command reports about a temporary file
         main.invoke([recipe["command"], *arguments, *flags, "-o", str(target), *(["--quiet"] if quiet else [])])

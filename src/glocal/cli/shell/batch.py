@@ -39,7 +39,7 @@ class FolderOptions:
 
     output: str | None = option(
         None,
-        "A file, a folder, or a pattern such as out/{stem}_{command}{ext}. Default: {stem}_{command}{ext} beside each input.",
+        "A file, a folder, or a pattern such as out/{stem}_{command}{ext}. Default: {stem}_{command}{ext} next to each input.",
         short="-o",
     )
     recursive: bool = option(False, "Look into the folders inside of folders.")
@@ -188,7 +188,7 @@ def _show_plan(
 
 
 def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, report: Report, seconds: float) -> None:
-    """Results on stdout, counts on stderr, and a list beside the outputs if anything failed."""
+    """Write results to stdout, counts to stderr, and a list next to the outputs if anything failed."""
     states = [outcome.state for outcome in outcomes]
     failed = [outcome.as_json() for outcome in outcomes if outcome.state == "failed"]
     lines = [line for outcome in outcomes for line in outcome.result.pop("lines", ())]
@@ -204,7 +204,7 @@ def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, rep
 
 
 def _list_failures(command: str, failed: list[dict[str, Any]], folder: Path, *, overwrite: bool) -> str:
-    """Write the list of failures, and remove the list of an earlier run; a file of somebody else stays as it is."""
+    """Write the list of failures, and remove the list of an earlier run; a file that glocal did not write is not changed."""
     for name in FAILED_NAMES:
         if _is_ours(folder / name):
             (folder / name).unlink(missing_ok=True)

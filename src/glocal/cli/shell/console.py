@@ -30,7 +30,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class Report:
-    """Where a command writes. The core never does: it tells its progress to a callback that `progress` gives."""
+    """Where a command writes. The library never writes: it reports its progress to the callback that `progress` returns."""
 
     options: RunOptions = RunOptions()
 
@@ -53,7 +53,7 @@ class Report:
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Tell]:
-        """Give a callback that shows progress: a bar on a terminal, else a plain line now and then.
+        """Yield a callback that shows progress: a bar on a terminal, otherwise a plain line from time to time.
 
         The callback takes a `glocal.progress.Progress`, or a plain fraction in [0, 1].
         """

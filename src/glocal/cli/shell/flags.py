@@ -128,7 +128,7 @@ def _help(field: dataclasses.Field[Any], default: Any) -> str:
 
 
 def _item(hint: Any) -> tuple[Any, bool]:
-    """`tuple[X, ...]` is a flag that may be given several times; anything else is a flag for itself."""
+    """Return the type of one value, and whether the flag may be given several times, as for `tuple[X, ...]`."""
     if typing.get_origin(hint) is tuple and typing.get_args(hint)[-1] is Ellipsis:
         return typing.get_args(hint)[0], True
     if isinstance(hint, types.UnionType):

@@ -37,7 +37,7 @@ class Result:
 
 
 def run_checks() -> Iterator[Result]:
-    """Every check, as long as the time allows to begin it; what it takes to load the libraries does not count."""
+    """Run the checks while there is time to begin another; loading the libraries does not count."""
     for library in ("torch", "numba"):
         if importlib.util.find_spec(library):
             importlib.import_module(library)
@@ -50,7 +50,7 @@ def run_checks() -> Iterator[Result]:
 
 
 def run_check(name: str, check: Callable[[], str | None]) -> Result:
-    """Run one check; whatever it raises is what is wrong."""
+    """Run one check; an error that it raises is its result."""
     started, compiled = time.perf_counter(), False
     try:
         from numba.core import event
