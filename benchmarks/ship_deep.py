@@ -22,13 +22,14 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("name")
     parser.add_argument("--model", required=True)
+    parser.add_argument("--data", default=DATA, help="what it was trained on, in words")
     parser.add_argument("--folder", type=Path, default=SHIPPED)
     options = parser.parse_args()
     log = json.loads((options.run / "log.json").read_text())
     validation = [round(score, 2) for score in log["validation"]["end"]]
     info = {
         "model": options.model,
-        "data": DATA,
+        "data": options.data,
         "steps": log["history"][-1]["steps"][1],
         "seconds": round(sum(part["seconds"] for part in log["history"]), 1),
         "device": log["history"][-1]["device"],

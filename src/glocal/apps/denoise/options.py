@@ -75,7 +75,7 @@ RECIPES: dict[str, Recipe] = {
 PAPER_NETWORKS = ("local", "local-middle", "nonlocal")
 
 
-DEEP_MODELS = ("small",)
+DEEP_MODELS = ("small", "large")
 MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
