@@ -273,7 +273,7 @@ def test_without_locks_files_are_written_and_nothing_is_removed(tmp_path, monkey
 
 
 def test_killing_the_writer_leaves_whole_files(tmp_path):
-    kill_in_the_middle(tmp_path, 6)
+    kill_in_the_middle(tmp_path, 3)
 
 
 @pytest.mark.slow

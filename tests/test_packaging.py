@@ -1,6 +1,7 @@
 """What is built from the tree: the files of both packages, the version in one place, and every import declared."""
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -29,6 +30,7 @@ def declared(requirements):
     return {IMPORTED_AS.get(name, name.replace("-", "_")) for name in names}
 
 
+@functools.cache
 def imported():
     """The names that src imports, with the files that import them at the top or inside a function."""
     found = {}

@@ -108,9 +108,9 @@ def test_a_state_of_another_network_is_refused(tmp_path: Path) -> None:
 def test_training_lowers_the_error() -> None:
     smooth = np.linspace(0, 255, 32).astype(np.uint8)[:, None, None].repeat(32, 1)
     flat = Crops([("a", smooth)], side=16, shares={"a": 1.0}, device="cpu")
-    training = Training(TINY, flat, Plan(steps=60, decay=20, warm=5, batch=4, side=16, rate=5e-3))
+    training = Training(TINY, flat, Plan(steps=30, decay=10, warm=3, batch=4, side=16, rate=1e-2))
     before = training.validate([smooth])
-    training.run(60)
+    training.run(30)
     after = training.validate([smooth])
     assert all(b + 1 < a for b, a in zip(before, after, strict=True))
     assert training.averaged().keys() == dict(DeepDenoiser(TINY).named_parameters()).keys()

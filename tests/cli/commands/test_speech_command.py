@@ -214,7 +214,9 @@ def test_training_and_evaluation(folder, capsys):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
 def test_a_full_device_or_a_closed_pipe_behind_the_output(folder):
     here = {**os.environ, "PYTHONPATH": str(Path(glocal.__file__).parents[1])}
-    command = [sys.executable, "-m", "glocal", "speech", "noisy.wav", "-o", "-", "--quiet"]
+    soundfile.write("short.wav", sound("noisy.wav")[:2000], 16000)
+    command = [sys.executable, "-m", "glocal", "speech", "short.wav", "-o", "-", "--quiet", "--model", "local"]
+    command += ["--sigma", "0.02"]
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=here)
     assert done.returncode == 4

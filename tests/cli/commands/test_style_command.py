@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import signal
 import struct
 import subprocess
@@ -289,10 +290,11 @@ def test_the_number_of_threads_and_jobs_does_not_change_a_byte(folder):
     assert Path("12.png").read_bytes() == Path("32.png").read_bytes()
 
 
-def test_the_demo_writes_the_result_and_the_comparison(tmp_path):
+def test_the_demo_writes_the_result_and_the_comparison(tmp_path, monkeypatch):
     script = Path(__file__).parents[3] / "examples" / "demo.py"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, str(script), "-o", str(tmp_path), "--size", "32", "--iterations", "1"]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
+    monkeypatch.setattr(sys, "argv", [str(script), "-o", str(tmp_path), "--size", "32", "--iterations", "1"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(script), run_name="__main__")
+    assert ended.value.code == 0
     assert files_in(tmp_path) == ["style.png", "style_side_by_side.png"]
     assert pixels(tmp_path / "style.png").shape == (23, 32, 3)
