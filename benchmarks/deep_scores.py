@@ -60,9 +60,10 @@ def _network(path: Path) -> DeepDenoiser:
     with np.load(path) as file:
         arrays = dict(file)
     full, channels = arrays["head.weight"].shape[0], arrays["tail.weight"].shape[0]
-    shape = next(shape for shape in SHAPES.values() if shape.widths[0] == full)
+    maps = arrays["head.weight"].shape[1] - channels
+    shape = next(shape for shape in SHAPES.values() if (shape.widths[0], shape.maps) == (full, maps))
     net = DeepDenoiser(replace(shape, channels=channels)).requires_grad_(False)
-    net.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
+    net.load_state_dict({name: torch.from_numpy(array.astype(np.float32)) for name, array in arrays.items()})
     return net.to(memory_format=torch.channels_last)
 
 

@@ -33,7 +33,7 @@ def main() -> None:
         "steps": log["history"][-1]["steps"][1],
         "seconds": round(sum(part["seconds"] for part in log["history"]), 1),
         "device": log["history"][-1]["device"],
-        "validation_psnr_15_25_50": validation,
+        "validation_psnr_before_after" if options.model == "photo" else "validation_psnr_15_25_50": validation,
         "seed": 0,
     }
     path = save_deep(network(options.run / "averaged.npz"), options.name, options.folder, info=info)

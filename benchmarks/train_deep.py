@@ -18,12 +18,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glocal.apps.denoise.camera_pairs import CameraPairs
-from glocal.apps.denoise.crops import SCALES, SHARES, Crops, PackedPhotos, reduced
+from glocal.apps.denoise.crops import PackedPhotos
 from glocal.apps.denoise.deep import SHAPES
+from glocal.apps.denoise.deep_recipe import material, validate
 from glocal.apps.denoise.deep_training import Plan, Training
-
-PAIR = 208  # side of a pair of synthetic cameras
 
 
 def main() -> None:
@@ -46,46 +44,28 @@ def main() -> None:
     cuda = torch.cuda.is_available()
     torch.backends.cudnn.benchmark = True
     device = "cuda" if cuda else "cpu"
-    packed = PackedPhotos.load(options.photos)
-    camera = options.shape == "photo"
-    channels = 3 if camera else options.channels
-    scales = dict.fromkeys(SHARES[3], (1.0,)) if camera else SCALES[channels]
-    pictures = [
-        (source, reduced(picture, scale))
-        for photos in (packed, *map(PackedPhotos.load, options.more))
-        for source, picture in photos.pictures("train", channels)
-        for scale in scales[source]
-    ]
+    channels = 3 if options.shape == "photo" else options.channels
     plan = Plan(steps=10**9, decay=1)
     if not cuda:
         plan = replace(plan, batch=2)
-    held = packed.pictures("validation", channels)
-    side = PAIR if camera else plan.side
-    crops = Crops(pictures, side=side, shares=SHARES[channels], device=device)
-    examples: Crops | CameraPairs = crops
-    if camera:
-        examples = CameraPairs(crops, options.pairs, seed=options.seed)
-        held_crops = Crops(held, side=side, shares=SHARES[3], device=device)
-        pairs = CameraPairs(held_crops, 128 if cuda else 2, seed=1)
-
-        def validate() -> list[float]:
-            return training.validate_pairs(pairs)
-
-    else:
-        checks = [reduced(p, min(scales[source])) if channels == 3 else p for source, p in held]
-
-        def validate() -> list[float]:
-            return training.validate(checks)
-
+    stuff = material(
+        [PackedPhotos.load(path) for path in (options.photos, *options.more)],
+        model=options.shape,
+        channels=channels,
+        side=plan.side,
+        pairs=options.pairs,
+        seed=options.seed,
+        device=device,
+    )
     shape = replace(SHAPES[options.shape], channels=channels)
     dtype = torch.bfloat16 if cuda else torch.float32
     start = None
     if options.start is not None:
         with np.load(options.start) as file:
             start = {name: torch.from_numpy(array.astype(np.float32)) for name, array in file.items()}
-    training = Training(shape, examples, plan, seed=options.seed, dtype=dtype, start=start)
+    training = Training(shape, stuff.examples, plan, seed=options.seed, dtype=dtype, start=start)
     print(
-        f"{len(pictures)} pictures, {crops.pixels.numel() / 1e6:.0f} MB, {time.perf_counter() - started:.1f} s",
+        f"{stuff.pictures} pictures, {time.perf_counter() - started:.1f} s",
         flush=True,
     )
     if options.resume is not None:
@@ -113,12 +93,12 @@ def main() -> None:
     print(f"{speed:.1f} steps/s, {speed * plan.batch * plan.side**2 / 1e6:.1f} Mpixel/s, {steps} steps", flush=True)
     training.run(max(training.done, steps - training.plan.decay), told=told)
     training.save(options.out / "trunk")
-    scores = {"trunk": validate()}
+    scores = {"trunk": validate(training, stuff.checks)}
     print("trunk", training.done, scores["trunk"], flush=True)
     training.run(steps, told=told)
-    scores["end"] = validate()
+    scores["end"] = validate(training, stuff.checks)
     np.savez(options.out / "averaged.npz", **{name: t.half().numpy() for name, t in training.averaged().items()})
-    log = {"history": training.history, "validation": scores, "losses": losses, "photos": len(pictures)}
+    log = {"history": training.history, "validation": scores, "losses": losses, "photos": stuff.pictures}
     (options.out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
     print("end", training.done, scores["end"], f"{time.perf_counter() - started:.1f} s in all", flush=True)
 

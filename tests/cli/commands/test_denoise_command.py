@@ -157,7 +157,40 @@ def test_train_continue_evaluate_and_use(photos, capsys):
     assert run(["denoise", "gray.png", "-o", "g.png", "--sigma", "0.1", "--model", told["weights"]]) == 0
 
 
+def test_train_a_deep_network_and_use_it(photos, capsys):
+    train = [
+        "train",
+        "image",
+        "photos",
+        "-o",
+        "run",
+        "--model",
+        "small",
+        "--steps",
+        "3",
+        "--batch",
+        "1",
+        "--side",
+        "16",
+    ]
+    train += ["--validation", "1", "--device", "cpu"]
+    assert run([*train, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["weights"] == "run/image-small-gray.safetensors"
+    assert run(["denoise", "gray.png", "-o", "g.png", "--sigma", "0.1", "--model", told["weights"]]) == 0
+    assert run(train) == 0  # finished: nothing left to do
+    capsys.readouterr()
+    assert run([*train, "--batch", "2"]) == 2
+    assert "has a training with" in capsys.readouterr().err
+    assert run([*train[:-4], "--validation", "9"]) == 3
+    assert "has 5 readable photos and 9 are for validation" in capsys.readouterr().err
+
+
 def test_train_messages(photos, capsys):
+    assert run(["train", "image", "photos", "-o", "run", "--model", "huge"]) == 2
+    assert "must be one of small, large, photo" in capsys.readouterr().err
+    assert run(["train", "image", "photos", "-o", "run", "--model", "small", "--side", "30"]) == 2
+    assert "must be a multiple of 4" in capsys.readouterr().err
     assert run(["train", "image", "photos", "-o", "run", "--validation", "50"]) == 3
     assert "Try: use more photos or smaller parts" in capsys.readouterr().err
     assert run(["train", "image", "nowhere", "-o", "run"]) == 3

@@ -82,10 +82,10 @@ class Camera:
             gain=log_gain.exp(),
             read=(0.5 * log_read).exp(),
             exact=uniform(0, 1) < 0.75,
-            chroma=sometimes(0.8, uniform(0.3, 2.5)),
-            soft=sometimes(0.6, uniform(0.3, 0.8)),
+            chroma=sometimes(0.8, uniform(0.3, 3.5)),
+            soft=sometimes(0.7, uniform(0.3, 1.2)),
             sharpen=sometimes(0.6, uniform(0.1, 1.0)),
-            reduce=sometimes(0.5, uniform(0.3, 1.5)),
+            reduce=sometimes(0.6, uniform(0.3, 2.5)),
             quality=torch.where(uniform(0, 1) < 0.1, torch.full_like(quality, 100.0), quality.round()),
             halved=uniform(0, 1) < 0.5,
         )
@@ -204,11 +204,12 @@ def _in_camera(noisy: Tensor, clean: Tensor, camera: Camera) -> tuple[Tensor, Te
 
 
 def _blur(planes: Tensor, width: Tensor) -> Tensor:
-    """Blur planes (b, c, h, w) with Gaussians of standard deviation `width` (b,) in pixels, at most 2.5."""
+    """Blur planes (b, c, h, w) with Gaussians of standard deviation `width` (b,) in pixels, at most 3.5."""
     b, c, h, w = planes.shape
-    steps = torch.arange(-7, 8, device=planes.device, dtype=planes.dtype)
+    reach = 9
+    steps = torch.arange(-reach, reach + 1, device=planes.device, dtype=planes.dtype)
     taps = torch.exp(-0.5 * (steps / width.clamp(min=1e-3)[:, None]) ** 2)
     taps = (taps / taps.sum(1, keepdim=True)).repeat_interleave(c, 0)
-    wide = functional.pad(planes.reshape(1, b * c, h, w), [7] * 4, mode="reflect")
-    across = functional.conv2d(wide, taps.view(b * c, 1, 1, 15), groups=b * c)
-    return functional.conv2d(across, taps.view(b * c, 1, 15, 1), groups=b * c).view(b, c, h, w)
+    wide = functional.pad(planes.reshape(1, b * c, h, w), [reach] * 4, mode="reflect")
+    across = functional.conv2d(wide, taps.view(b * c, 1, 1, -1), groups=b * c)
+    return functional.conv2d(across, taps.view(b * c, 1, -1, 1), groups=b * c).view(b, c, h, w)

@@ -20,13 +20,14 @@ from glocal.files.images.picture import to_type
 # White noise reads alike at every scale. In photos of cameras the colours read more at half resolution than at full: at least
 # 1.3 times for synthetic cameras, at most 1.3 times for white noise of 5 of 255 or more (held-out photos).
 _COARSE_CHROMA = 1.4
+_WEAK_CHROMA = 0.35  # of the luma: less than white noise has (0.4 or more), as JPEG removes weak noise of the colours
 _COARSE_LUMA = 1.9  # of gray pictures, whose texture reads like coarse noise
-_LEVEL = (
-    1.2  # white noise that is as strong as camera noise for a network of white noise: times the coarsest colour reading
-)
+# The white noise that networks of white noise should assume for camera noise: chosen with `small` on synthetic cameras.
+_LEVEL = 1.2  # times the coarsest reading of the colours, but at least
+_LEAST, _POWER = 4 / 255, 0.4  # _LEAST (255 x)^_POWER for the finest reading x of the luma
 _PIXELS = 1 << 22  # larger pictures are read on evenly spaced strips
 _STRIP = 64
-_LARGE = 1 << 17  # pixels up to which the large network takes seconds on a CPU
+_LARGE = 1 << 26  # pixels up to which the large network takes some seconds on a GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,26 +84,28 @@ def measure(pixels: Any, white: float = 1.0) -> Noise:
     planes = torch.from_numpy(np.stack(strips)).permute(0, 3, 1, 2)
     profile = noise_profile(planes.expand(-1, 3, -1, -1), together=True)
     (fine, half, _), (fine_color, half_color, coarse_color) = profile[0].mean(2).tolist()
-    if channels == 3:
-        camera = half_color > _COARSE_CHROMA * fine_color
-        level = _LEVEL * coarse_color
-    else:
+    if channels == 3 and coarse_color > 0:
+        camera = half_color > _COARSE_CHROMA * fine_color or fine_color < _WEAK_CHROMA * fine
+        level = max(_LEVEL * coarse_color, _LEAST * (255 * fine) ** _POWER)
+    else:  # gray, or three equal channels
         camera = half > _COARSE_LUMA * fine
-        level = math.sqrt(fine * half)
+        level = _LEAST * (255 * fine) ** _POWER
     return Noise(level if camera else _white_level(pixels, white), camera=camera, profile=profile)
 
 
 def choose(model: str, noise: Noise, pixels: int, device: str, folder: Path) -> str:
     """Return the name of the model to use: `model` itself, or for "auto" the best one for this noise that is installed.
 
-    White noise: `large` on a GPU and for small pictures, otherwise `small`. Camera noise: `photo`.
+    White noise: `large` on a GPU for up to 67 megapixels, otherwise `small`. Camera noise: `photo`, for gray
+    pictures as for white noise.
     """
     if model != "auto":
         return model
     shipped = read_index(folder)
-    if noise.camera and "image-photo" in shipped:
+    colored = bool(noise.profile[:, 1].any())  # `photo` reads the noise of the colours; gray pictures have none
+    if noise.camera and colored and "image-photo" in shipped:
         return "photo"
-    affordable = device != "cpu" or pixels <= _LARGE
+    affordable = device != "cpu" and pixels <= _LARGE
     return "large" if affordable and "image-large-color" in shipped else "small"
 
 

@@ -21,11 +21,12 @@ from glocal.errors import InputError
 
 Array = npt.NDArray[Any]
 # Which reduced copies of a source are used. JPEG files with halved chroma are reduced for colour until nothing of it is left.
-SCALES = {
+SCALES: dict[int, dict[str, tuple[float, ...]]] = {
     1: {"bsds": (1.0, 0.75), "imagenet": (1.0, 0.75), "extra": (1.0, 0.75)},
     3: {"bsds": (0.5, 0.6), "imagenet": (0.6,), "extra": (1.0, 0.75)},
 }
 SHARES = {1: {"bsds": 0.6, "imagenet": 0.2, "extra": 0.2}, 3: {"bsds": 0.5, "imagenet": 0.1, "extra": 0.4}}
+_SUFFIXES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp")
 DRAWS = 7  # uniform numbers for each crop
 
 
@@ -36,6 +37,21 @@ class PackedPhotos:
     files: tuple[bytes, ...]
     sources: tuple[str, ...]
     parts: tuple[str, ...]
+
+    @staticmethod
+    def of_folder(folder: Path, *, validation: int, seed: int = 0) -> PackedPhotos:
+        """Read the photos of a folder and its subfolders. `validation` of them, drawn at random, are held out.
+
+        Raises InputError if there are too few.
+        """
+        paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)
+        files = [data for path in paths if _readable(data := path.read_bytes())]
+        if len(files) <= validation:
+            message = f"train: {str(folder)!r} has {len(files)} readable photos and {validation} are for validation. Use more photos."
+            raise InputError(message)
+        held = set(np.random.default_rng(seed).permutation(len(files))[:validation].tolist())
+        parts = tuple("validation" if number in held else "train" for number in range(len(files)))
+        return PackedPhotos(tuple(files), ("photos",) * len(files), parts)
 
     @staticmethod
     def load(path: Path) -> PackedPhotos:
@@ -57,6 +73,14 @@ class PackedPhotos:
         with ThreadPoolExecutor() as pool:
             pictures = pool.map(lambda number: _decoded(self.files[number], mode), chosen)
             return [(self.sources[number], picture) for number, picture in zip(chosen, pictures, strict=True)]
+
+
+def _readable(data: bytes) -> bool:
+    try:
+        _decoded(data, "L")
+    except Exception:  # Pillow raises anything for a damaged file
+        return False
+    return True
 
 
 def _decoded(data: bytes, mode: str) -> Array:

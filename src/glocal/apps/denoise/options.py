@@ -75,7 +75,7 @@ RECIPES: dict[str, Recipe] = {
 PAPER_NETWORKS = ("local", "local-middle", "nonlocal")
 
 
-DEEP_MODELS = ("small", "large")
+DEEP_MODELS = ("small", "large", "photo")
 MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
@@ -136,6 +136,33 @@ class TrainOptions:
 
 
 @dataclass(frozen=True)
+class DeepTrainOptions(Options):
+    """The training of a deep network. The defaults are those of the networks in the package, which took a GPU."""
+
+    call: ClassVar[str] = "train image"
+
+    model: str | None = option(
+        None,
+        "Train a deep network instead of a recipe: small or large for white noise, photo for the noise of cameras.",
+        words=DEEP_MODELS,
+        must=f"be one of {', '.join(DEEP_MODELS)}",
+        remedy="Leave it out for a recipe of the paper.",
+    )
+    colors: Literal["gray", "color"] = option("gray", "Photos in gray or in colour; photo always has colours.")
+    steps: int = option(30000, "Steps of a deep network.", min=1, remedy="Use 30000.")
+    batch: int = option(32, "Crops of a step.", min=1, remedy="Use 32.")
+    side: int = option(128, "Side of a crop, a multiple of 4.", min=16, max=1024, remedy="Use 128.")
+    pairs: int = option(32768, "Pairs of photos of synthetic cameras, for photo.", min=8, remedy="Use 32768.")
+    every: int = option(1000, "Steps between checkpoints.", min=1, remedy="Use 1000.", no_flag=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.side % 4:
+            message = f"train image: `side` (={self.side}) must be a multiple of 4. Use 128."
+            raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
 class DataOptions:
     """The photos that a training or an evaluation uses."""
 
@@ -183,7 +210,8 @@ class DenoiseOptions(Options):
     )
     model: str = option(
         "auto",
-        f"auto, {', '.join(MODELS)}, or a .safetensors file of your own training. auto chooses by the noise that is found.",
+        f"auto, {', '.join(MODELS)}, or a .safetensors file of your own training. auto chooses photo for the "
+        "noise of cameras, and small or large for white noise.",
         known=("auto", *MODELS),
     )
     strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")

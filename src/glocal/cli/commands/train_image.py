@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.apps.denoise.options import DataOptions, TrainOptions
+from glocal.apps.denoise.options import DataOptions, DeepTrainOptions, TrainOptions
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.jobs.failures import Stopped
 
@@ -21,6 +21,7 @@ def train_image(
     data: Annotated[Path, typer.Argument(help="A folder of photos, a .csv list, or prepared photos (.npz).")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
     options: TrainOptions,
+    deep: DeepTrainOptions,
     photos: DataOptions,
     run: RunOptions,
 ) -> None:
@@ -28,7 +29,12 @@ def train_image(
 
     Photos become gray squares of 128 x 128. OUTPUT receives NAME.jsonl (the validation curve), checkpoints, and the
     weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses.
+
+    With --model a deep network is trained on photos of any size: DATA is a folder, or a .npz of benchmarks/pack_photos.py.
     """
+    if deep.model is not None:
+        _train_deep(data, output, options, deep, photos, run)
+        return
     from glocal.apps.denoise.training import train, weights_file
     from glocal.training.loop import read_log
 
@@ -46,6 +52,32 @@ def train_image(
     path = weights_file(output, options.recipe)
     summary: dict[str, Any] = {"weights": str(path), "validation_psnr": last.validation, "steps": last.step}
     report.result(summary | {"photos": counts, "skipped": len(loaded.skipped)}, str(path))
+
+
+def _train_deep(
+    data: Path, output: Path, options: TrainOptions, deep: DeepTrainOptions, photos: DataOptions, run: RunOptions
+) -> None:
+    from glocal.apps.denoise.crops import PackedPhotos
+    from glocal.apps.denoise.deep_recipe import train_deep
+    from glocal.apps.denoise.training import resolve
+
+    report = Report(run)
+    held = {"validation": photos.validation, "seed": photos.split_seed}
+    packed = PackedPhotos.load(data) if data.suffix == ".npz" else PackedPhotos.of_folder(data, **held)
+    report.say(f"{packed.parts.count('train')} photos to train, {packed.parts.count('validation')} to validate")
+    try:
+        with report.progress(f"train {deep.model}") as tell:
+            path = train_deep(
+                packed,
+                deep,
+                output,
+                seed=options.seed,
+                device=resolve(options.device),
+                progress=lambda p: report.training(p, tell),
+            )
+    except KeyboardInterrupt as stop:
+        raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
+    report.result({"weights": str(path)}, str(path))
 
 
 def load(data: Path, options: DataOptions, report: Report) -> Photos:
