@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 import queue
 import time
 from collections import deque
@@ -174,7 +175,7 @@ class _Run:
         files = [(str(self.tasks[place].source), str(self.tasks[place].target)) for place in group.places]
         key = f"{topic_of(self.setup.journals)} {group.number} {group.deaths}"
         future = self.client.submit(
-            run_group, group.number, files, self.setup, key=key, pure=False, resources=self.resources
+            run_group, group.number, pickle.dumps(files), self.setup, key=key, pure=False, resources=self.resources
         )
         self.running[key] = group
         future.add_done_callback(ended.put)
@@ -185,7 +186,7 @@ class _Run:
 
         group = self.running.pop(str(future.key))
         try:
-            rows: list[Row] = future.result()
+            rows: list[Row] = pickle.loads(future.result())
         except KilledWorker:
             group.deaths += 1
             if group.deaths < _DEATHS + 2 * len(group.places):

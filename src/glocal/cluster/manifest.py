@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from json.encoder import encode_basestring_ascii as _quoted
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class Manifest:
         OutputError
             The file cannot be written.
         """
-        lines = "".join(json.dumps(_entry(outcome)) + "\n" for outcome in outcomes)
+        lines = "".join(map(_line, outcomes))
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(lines)
@@ -59,8 +60,10 @@ class Manifest:
         return found
 
 
-def _entry(outcome: Outcome) -> dict[str, Any]:
-    entry = {"input": str(outcome.task.source), "output": str(outcome.task.target), "state": outcome.state}
+def _line(outcome: Outcome) -> str:
+    """Return an outcome as a line of JSON, put together by hand: there may be millions."""
+    more = f'"seconds": {outcome.seconds:.3f}'
     if outcome.state == "failed":
-        return entry | {"error": outcome.message}
-    return entry | {"seconds": round(outcome.seconds, 3)}
+        more = f'"error": {_quoted(outcome.message)}'
+    source, target = _quoted(str(outcome.task.source)), _quoted(str(outcome.task.target))
+    return f'{{"input": {source}, "output": {target}, "state": "{outcome.state}", {more}}}\n'

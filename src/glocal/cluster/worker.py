@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pickle
 import signal
 import sys
 import threading
@@ -60,13 +61,18 @@ class Setup:
     threads: int | None = None
 
 
-def run_group(number: int, files: Sequence[tuple[str, str]], setup: Setup) -> list[Row]:
-    """Work on (source, target) one after the other. Errors of files become rows.
+def run_group(number: int, packed: bytes, setup: Setup) -> bytes:
+    """Work on files one after the other. Errors of files become rows.
+
+    Parameters
+    ----------
+    packed : bytes
+        A pickled list of (source, target). Dask would look into each item of a list, which takes longer than the rest.
 
     Returns
     -------
-    list of Row
-        In the order of the files. Files that were not started because the run was stopped are missing.
+    bytes
+        A pickled list of `Row`, in the order of the files. Files that were not started because the run was stopped are missing.
 
     Raises
     ------
@@ -77,6 +83,7 @@ def run_group(number: int, files: Sequence[tuple[str, str]], setup: Setup) -> li
         memory = _prepared(setup)
         journal = Journal(Path(setup.journals) / str(number))
         stop = os.path.join(setup.journals, STOP)  # noqa: PTH118  looked up for every file
+        files: Sequence[tuple[str, str]] = pickle.loads(packed)
         rows: list[Row] = []
         told = time.monotonic()
         for place, (source, target) in enumerate(files):
@@ -91,7 +98,7 @@ def run_group(number: int, files: Sequence[tuple[str, str]], setup: Setup) -> li
             if time.monotonic() - told > _TELL_SECONDS:
                 told = time.monotonic()
                 _tell(setup, number, rows)
-        return rows
+        return pickle.dumps(rows)
 
 
 def _outcome(task: Task, place: int, setup: Setup, journal: Journal) -> Outcome:
@@ -184,16 +191,16 @@ class Journal:
 
     def start(self, place: int) -> None:
         """Note that the work on a file begins."""
-        self._write(place)
+        self._write(str(place))
 
     def end(self, row: Row) -> None:
         """Note how the work on a file ended."""
-        self._write(row)
+        self._write(json.dumps(row, default=str))
 
-    def _write(self, entry: Any) -> None:
+    def _write(self, entry: str) -> None:
         if self._handle is None:
             self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        os.write(self._handle, json.dumps(entry, default=str).encode() + b"\n")
+        os.write(self._handle, f"{entry}\n".encode())
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:
