@@ -24,22 +24,30 @@ from torch import Tensor, nn
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, InputError
 from glocal.machine import machine, now
+from glocal.training.ranks import Ranks
+
+ALONE = Ranks()
+_ASK = 16  # steps between questions whether to stop, which all processes have to answer alike
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One training run: `steps` ADAM steps of batch size 1 at the step size `rate`, validated every `every` steps."""
+    """One training run: `steps` ADAM steps at the step size `rate`, validated every `every` steps.
+
+    Step `s` uses the examples `s batch` to `s batch + batch - 1`.
+    """
 
     name: str
     steps: int
     rate: float
     every: int = 100
+    batch: int = 1
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.every < 1 or not self.rate > 0:
+        if min(self.steps, self.every, self.batch) < 1 or not self.rate > 0:
             message = (
-                f"Stage: `steps` (={self.steps}), `every` (={self.every}) and `rate` (={self.rate}) must be positive. "
-                "Train on more data or for more epochs."
+                f"Stage: `steps` (={self.steps}), `every` (={self.every}), `batch` (={self.batch}) and `rate` (={self.rate}) "
+                "must be positive. Train on more data or for more epochs."
             )
             raise ArgumentError(message)
 
@@ -117,15 +125,16 @@ def fit(
     validate: Callable[[], float],
     folder: Path | None = None,
     progress: Callable[[StepProgress], bool | None] | None = None,
+    ranks: Ranks = ALONE,
 ) -> Fitted:
-    """Minimise `loss(step)` over the parameters of `model` by ADAM, projecting after each step.
+    """Minimise the mean of `loss(example)` over the parameters of `model` by ADAM, projecting after each step.
 
     If `model` has a method `project`, it is called after each step.
 
     Parameters
     ----------
-    loss : callable(step) -> scalar Tensor
-        The loss of one example; must depend on the step and the parameters only (see `Draws`).
+    loss : callable(example) -> scalar Tensor
+        The loss of one example; must depend on its number and the parameters only (see `Draws`).
     validate : callable() -> float
         The score that is logged before the first step, every `stage.every` steps and at the end.
     folder : Path or None
@@ -134,6 +143,9 @@ def fit(
         uninterrupted run to the bit.
     progress : callable or None
         Called a few times a second; returning True saves a checkpoint and stops.
+    ranks : Ranks
+        The processes that share each batch. All of them call `fit` with the same arguments; the first one writes.
+        A checkpoint can be continued by another number of processes.
 
     Returns
     -------
@@ -148,16 +160,24 @@ def fit(
     parameters = list(model.parameters())
     optimizer = torch.optim.Adam(parameters, lr=stage.rate, fused=parameters[0].is_cuda)
     project: Callable[[], None] | None = getattr(model, "project", None)
-    state = _State(model, optimizer, stage, folder)
+    state = _State(model, optimizer, stage, folder, writes=ranks.first)
+    mine = ranks.share(stage.batch)
+
+    def batch_loss(step: int) -> Tensor:
+        losses = [loss(step * stage.batch + number) for number in mine]
+        return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
+
     step, total = state.load()
+    ranks.wait()  # the first process may only write once all have read
+    step_loss = ranks.together(model, batch_loss)
     started = time.perf_counter()
-    reported, first = started, step
+    reported, first, stop = started, step, False
     if step == 0:
         state.begin()
         state.record(0, None, validate(), 0.0)
     while step < stage.steps:
         optimizer.zero_grad(set_to_none=True)
-        value = loss(step)
+        value = step_loss(step)
         value.backward()
         optimizer.step()
         if project is not None:
@@ -167,16 +187,17 @@ def fit(
         now = time.perf_counter()
         if step % stage.every == 0 or step == stage.steps:
             done = step % stage.every or stage.every
-            state.record(step, float(total) / done, validate(), now - started)
+            state.record(step, float(ranks.mean(total)) / done, validate(), now - started)
             total = torch.zeros_like(total)
             state.save(step, total)
         if progress is not None and (now - reported > 0.25 or step == stage.steps):
             reported = now
             left = (now - started) / (step - first) * (stage.steps - step)
             last = state.records[-1] if state.records else None
-            if progress(StepProgress(stage.name, step, stage.steps, now - started, left, last)) and step < stage.steps:
-                state.save(step, total)
-                return Fitted(step, False, tuple(state.records))
+            stop = bool(progress(StepProgress(stage.name, step, stage.steps, now - started, left, last))) or stop
+        if (ranks.count == 1 or step % _ASK == 0) and ranks.agreed(stop, total.device) and step < stage.steps:
+            state.save(step, ranks.mean(total))
+            return Fitted(step, False, tuple(state.records))
     return Fitted(step, True, tuple(state.records))
 
 
@@ -196,8 +217,11 @@ def read_log(path: Path) -> list[Record]:
 class _State:
     """The files of a run: parameters, ADAM's moments and the log, all at the same step."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Adam, stage: Stage, folder: Path | None) -> None:
+    def __init__(
+        self, model: nn.Module, optimizer: torch.optim.Adam, stage: Stage, folder: Path | None, *, writes: bool
+    ) -> None:
         self.model, self.optimizer, self.stage, self.folder = model, optimizer, stage, folder
+        self.writes = writes and folder is not None
         self.names = [name for name, _ in model.named_parameters()]
         self.records: list[Record] = []
 
@@ -206,7 +230,7 @@ class _State:
         return self.folder / f"{self.stage.name}{suffix}"
 
     def begin(self) -> None:
-        if self.folder is not None:
+        if self.writes and self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
             origin = {"date": now(), "machine": machine(next(self.model.parameters()).device)}
             self.path(".origin.json").write_text(json.dumps(origin) + "\n", encoding="utf-8")
@@ -218,12 +242,12 @@ class _State:
             )
             raise InputError(message)
         self.records.append(Record(self.stage.name, step, loss, validation, round(seconds, 3)))
-        if self.folder is not None:
+        if self.writes:
             with self.path(".jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(self.records[-1])) + "\n")
 
     def save(self, step: int, total: Tensor) -> None:
-        if self.folder is None:
+        if not self.writes:
             return
         from safetensors.torch import save_file
 
@@ -239,10 +263,12 @@ class _State:
         device = next(self.model.parameters()).device
         checkpoint = None if self.folder is None else self.path(".checkpoint.safetensors")
         if checkpoint is None or not checkpoint.exists():
-            if self.folder is not None:
+            if self.writes:
                 self.path(".jsonl").unlink(missing_ok=True)
             return 0, torch.zeros((), device=device)
         step, total = self._read(checkpoint, device)
+        if not self.writes:
+            return step, total
         self.records = [r for r in read_log(self.path(".jsonl")) if r.step <= step]
         lines = [json.dumps(asdict(r)) + "\n" for r in self.records]
         self.path(".jsonl").write_text("".join(lines), encoding="utf-8")

@@ -25,6 +25,7 @@ from glocal.training.loop import Record, StepProgress
 
 Report = Callable[[StepProgress], bool | None] | None
 _PAIR = 1.6  # side of a pair of photos, in sides of a crop
+_BATCH = 32
 _OTHER = (1.0, 0.75)  # scales of photos of unknown source
 
 
@@ -114,7 +115,7 @@ def train_deep(
         return finished
     channels = 3 if options.model == "photo" or options.colors == "color" else 1
     shape = replace(SHAPES[options.model], channels=channels)
-    plan = Plan(options.steps, max(1, int(0.35 * options.steps)), batch=options.batch, side=options.side)
+    plan = Plan(options.steps, max(1, int(0.35 * options.steps)), batch=options.batch or _BATCH, side=options.side)
     plan = replace(plan, warm=min(plan.warm, options.steps // 4))
     stuff = material(
         [photos], model=options.model, channels=channels, side=plan.side, pairs=options.pairs, seed=seed, device=device

@@ -113,6 +113,7 @@ class TrainOptions:
     )
     seed: int = field(default=0, metadata={"help": "Seed of the initial parameters, the order and the noise."})
     epochs: int | None = field(default=None, metadata={"help": "Replaces the recipe's number, for trials."})
+    batch: int = field(default=1, metadata={"help": "Photos of a step.", "no_flag": True})
     every: int = field(default=100, metadata={"help": "Steps between validations, log lines and checkpoints."})
     device: Wanted = field(default="auto", metadata={"help": "auto uses CUDA if it is available."})
 
@@ -129,6 +130,9 @@ class TrainOptions:
             message = (
                 f"TrainOptions: `epochs` (={self.epochs}) must be at least 1. Leave it out for the paper's number."
             )
+            raise ArgumentError(message)
+        if self.batch < 1:
+            message = f"TrainOptions: `batch` (={self.batch}) must be at least 1. The paper uses 1."
             raise ArgumentError(message)
         if self.every < 1:
             message = f"TrainOptions: `every` (={self.every}) must be at least 1. Use 100 steps."
@@ -150,7 +154,12 @@ class DeepTrainOptions(Options):
     )
     colors: Literal["gray", "color"] = option("gray", "Photos in gray or in colour; photo always has colours.")
     steps: int = option(30000, "Steps of a deep network.", min=1, remedy="Use 30000.")
-    batch: int = option(32, "Crops of a step.", min=1, remedy="Use 32.")
+    batch: int | None = option(
+        None,
+        "Photos or crops of a step, shared by all processes. Default: 1 for a recipe, 32 for a deep network.",
+        min=1,
+        remedy="Use 32.",
+    )
     side: int = option(128, "Side of a crop, a multiple of 4.", min=16, max=1024, remedy="Use 128.")
     pairs: int = option(32768, "Pairs of photos of synthetic cameras, for photo.", min=8, remedy="Use 32768.")
     every: int = option(1000, "Steps between checkpoints.", min=1, remedy="Use 1000.", no_flag=True)

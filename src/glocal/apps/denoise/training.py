@@ -20,15 +20,19 @@ from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
 from glocal.errors import ArgumentError, InputError
 from glocal.machine import check_device
-from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit
+from glocal.training.loop import ALONE, Draws, Fitted, Stage, StepProgress, fit
+from glocal.training.ranks import Ranks
 
 Report = Callable[[StepProgress], bool | None] | None
 
 
-def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Report = None) -> ImageDenoiser | None:
+def train(
+    photos: Photos, options: TrainOptions, folder: Path, *, progress: Report = None, ranks: Ranks = ALONE
+) -> ImageDenoiser | None:
     """Train `options.recipe` and the recipes that it starts from, and continue a training that is in `folder`.
 
-    The loss of a step is the Euclidean distance `|net(x + noise) - x|` of one photo. The seed decides noise and order.
+    The loss of a photo is the Euclidean distance `|net(x + noise) - x|`. The seed decides noise and order. `ranks` are the
+    processes that share each batch; the first one writes.
 
     Returns
     -------
@@ -40,7 +44,9 @@ def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Repo
     """
     options = replace(options, device=resolve(options.device))
     _check(photos, options)
-    _same_options(options, folder)
+    ranks.share(options.batch)
+    _same_options(options, folder, writes=ranks.first)
+    ranks.wait()
     model = None
     for name in chain(options.recipe):
         finished = weights_file(folder, name)
@@ -48,11 +54,13 @@ def train(photos: Photos, options: TrainOptions, folder: Path, *, progress: Repo
             model = load_model(str(finished), options.sigma).requires_grad_(True).to(options.device)
             continue
         started = new_network(RECIPES[name], options, model)
-        ended = _run(started, name, photos, options, folder, progress)
+        ended = _run(started, name, photos, options, folder, progress, ranks)
         if not ended.finished:
             return None
-        info = {"model": name, "seed": options.seed, "validation_psnr": round(ended.records[-1].validation, 3)}
-        save_model(started, finished.stem, folder, info=info)
+        if ranks.first:
+            info = {"model": name, "seed": options.seed, "validation_psnr": round(ended.records[-1].validation, 3)}
+            save_model(started, finished.stem, folder, info=info)
+        ranks.wait()
         model = started
     return model
 
@@ -71,7 +79,13 @@ def new_network(recipe: Recipe, options: TrainOptions, start: ImageDenoiser | No
 
 
 def _run(
-    model: ImageDenoiser, name: str, photos: Photos, options: TrainOptions, folder: Path, progress: Report
+    model: ImageDenoiser,
+    name: str,
+    photos: Photos,
+    options: TrainOptions,
+    folder: Path,
+    progress: Report,
+    ranks: Ranks,
 ) -> Fitted:
     training = torch.from_numpy(photos.part("train"))
     order, noise = Draws(options.seed, f"order {name}"), Draws(options.seed, f"noise {name}")
@@ -79,9 +93,9 @@ def _run(
         photos.part("validation"), sigma=options.sigma, seed=0, stream="validation", device=options.device
     )
 
-    def loss(step: int) -> Tensor:
-        truth = training[order.example(step, len(training))].to(torch.float32) / 255
-        noisy = (truth + options.sigma * noise.normal(step, tuple(truth.shape))).to(options.device)
+    def loss(example: int) -> Tensor:
+        truth = training[order.example(example, len(training))].to(torch.float32) / 255
+        noisy = (truth + options.sigma * noise.normal(example, tuple(truth.shape))).to(options.device)
         graphs = model.graphs(noisy)
         difference = model(noisy.reshape(-1, 1), graphs) - truth.to(options.device).reshape(-1, 1)
         return torch.linalg.vector_norm(difference)
@@ -92,8 +106,9 @@ def _run(
 
     recipe = RECIPES[name]
     epochs = recipe.epochs if options.epochs is None else options.epochs
-    stage = Stage(name, epochs * len(training), recipe.rate, options.every)
-    return fit(model, loss, stage, validate=validate, folder=folder, progress=progress)
+    steps = max(1, epochs * len(training) // options.batch)
+    stage = Stage(name, steps, recipe.rate, options.every, options.batch)
+    return fit(model, loss, stage, validate=validate, folder=folder, progress=progress, ranks=ranks)
 
 
 def resolve(device: Wanted) -> Device:
@@ -103,9 +118,11 @@ def resolve(device: Wanted) -> Device:
     return device
 
 
-def _same_options(options: TrainOptions, folder: Path) -> None:
-    """Refuse a folder with a training of other noise, seed or epochs. Record the options in a new folder."""
+def _same_options(options: TrainOptions, folder: Path, *, writes: bool) -> None:
+    """Refuse a folder with a training of other noise, seed, epochs or batch. Record the options in a new folder."""
     wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
+    if options.batch != 1:
+        wanted |= {"batch": options.batch}
     path = folder / "options.json"
     if path.exists():
         try:
@@ -115,8 +132,9 @@ def _same_options(options: TrainOptions, folder: Path) -> None:
         if found != wanted:
             message = f"train: {str(folder)!r} has a training with {found}, not {wanted}. Use another folder."
             raise ArgumentError(message)
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    if writes:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
 
 
 def _check(photos: Photos, options: TrainOptions) -> None:

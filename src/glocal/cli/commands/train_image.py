@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 
 from glocal.apps.denoise.options import DataOptions, DeepTrainOptions, TrainOptions
 from glocal.cli.shell.console import Report, RunOptions
+from glocal.errors import ArgumentError
 from glocal.jobs.failures import Stopped
 
 if TYPE_CHECKING:
@@ -28,26 +31,34 @@ def train_image(
     """Train a denoising network as the paper does. Run the same command again to continue a stopped training.
 
     Photos become gray squares of 128 x 128. OUTPUT receives NAME.jsonl (the validation curve), checkpoints, and the
-    weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses.
+    weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses. With `torchrun --nproc-per-node N -m`
+    before `glocal`, N processes share each batch.
 
     With --model a deep network is trained on photos of any size: DATA is a folder, or a .npz of benchmarks/pack_photos.py.
     """
     if deep.model is not None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise ArgumentError(f"train image: --model {deep.model} trains in one process. Start it without torchrun.")
         _train_deep(data, output, options, deep, photos, run)
         return
-    from glocal.apps.denoise.training import train, weights_file
+    from glocal.apps.denoise.training import resolve, train, weights_file
     from glocal.training.loop import read_log
+    from glocal.training.ranks import joined, local_device
 
-    report = Report(run)
-    loaded = load(data, photos, report)
-    counts = loaded.counts()
-    report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
-    try:
-        with report.progress(f"train {options.recipe}") as tell:
-            net = train(loaded, options, output, progress=lambda p: report.training(p, tell))
-    except KeyboardInterrupt as stop:
-        raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
-    assert net is not None
+    options = replace(options, batch=deep.batch or 1)
+    with joined(local_device(resolve(options.device))) as ranks:
+        report = Report(run if ranks.first else replace(run, quiet=True))
+        loaded = load(data, photos, report)
+        counts = loaded.counts()
+        report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
+        try:
+            with report.progress(f"train {options.recipe}") as tell:
+                net = train(loaded, options, output, progress=lambda p: report.training(p, tell), ranks=ranks)
+        except KeyboardInterrupt as stop:
+            raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
+        assert net is not None
+        if not ranks.first:
+            return
     last = read_log(output / f"{options.recipe}.jsonl")[-1]
     path = weights_file(output, options.recipe)
     summary: dict[str, Any] = {"weights": str(path), "validation_psnr": last.validation, "steps": last.step}
