@@ -82,7 +82,9 @@ def _scratch(task: Task, say: Callable[[str], None]) -> Scratch | None:
 
 def job_cost(task: Task, *, job: Job) -> Cost:
     """Estimate the cost of a job for one source from the headers of its files."""
-    return job.cost(job.header(Inputs(task.source, job.others)))
+    header = job.header(Inputs(task.source, job.others))
+    needs = job.cost(header)
+    return needs if needs.memory <= task.memory else replace(needs, smaller=job.smaller(header, task.memory))
 
 
 def announce(name: str, needs: Cost) -> str:
@@ -103,7 +105,7 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Cost], tell: Call
     OutputError
         The folder of its output cannot be made.
     """
-    needs = task.needs or estimate(task)
+    needs = task.needs if task.needs is not None and task.needs.memory <= task.memory else estimate(task)
     check_memory(needs, task)
     try:
         task.target.parent.mkdir(parents=True, exist_ok=True)

@@ -135,6 +135,10 @@ class Job(ABC):
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Result:
         """Do the work in memory."""
 
+    def smaller(self, header: Header, memory: int) -> str:
+        """Say what a user can do if the work does not fit into this memory."""
+        return self.cost(header).smaller
+
     @classmethod
     def split(cls, inputs: Sequence[str], files: Any) -> tuple[list[str], tuple[str, ...]]:
         """Return which names on the command line are sources, and which are further inputs of all of them.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glocal.apps.style.options import StyleOptions
@@ -16,6 +16,7 @@ from glocal.progress import Callback, Progress
 if TYPE_CHECKING:
     from glocal.apps.style.transfer import StyleResult
 
+_LEAST_SIZE = 64  # a smaller picture is no use
 _HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
 
 
@@ -85,6 +86,19 @@ class StyleJob(Job):
             parts=f"{needs.levels} levels",
             smaller="a smaller --size",
         )
+
+    def smaller(self, header: Header, memory: int) -> str:
+        """Name the largest --size that fits; the picture is never made smaller without being asked."""
+        from glocal.apps.style.estimate import shape_of
+
+        def fits(size: int) -> bool:
+            return replace(self, options=replace(self.options, size=size)).cost(header).memory <= memory
+
+        low, high = 0, max(shape_of(header.size, self.options.size))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return f"--size {low}" if low >= _LEAST_SIZE else super().smaller(header, memory)
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> StyleResult:
         """One photo, with previews and checkpoints if it goes to a file."""

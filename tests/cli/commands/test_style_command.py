@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import signal
 import struct
@@ -149,6 +150,20 @@ def test_bad_input_gives_a_message_and_a_code_and_leaves_nothing(folder, capsys,
     assert "Try:" in told.err
     assert told.out == ""
     assert files_in(folder) == before
+
+
+def test_a_size_that_fits_into_the_memory_is_named_and_fits(folder, capsys):
+    Image.new("RGB", (2000, 1500)).save("large.png")
+    order = ["style", "large.png", "painting.png", "-o", "out.png", "--size", "keep", "--max-memory", "1G"]
+    assert run(order) == 5
+    said = capsys.readouterr().err
+    size = re.search(r"Try: use --size (\d+) or a larger --max-memory", said)[1]
+    order[6] = size
+    assert run([*order, "--dry-run"]) == 0
+    assert "more than" not in capsys.readouterr().out
+    order[6] = str(int(size) + 40)
+    assert run([*order, "--dry-run"]) == 0
+    assert "more than the 1.0 GiB there are" in capsys.readouterr().out
 
 
 def test_outputs_in_the_way(folder, capsys):
