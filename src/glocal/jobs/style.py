@@ -94,11 +94,13 @@ class StyleJob(Job):
         def fits(size: int) -> bool:
             return replace(self, options=replace(self.options, size=size)).cost(header).memory <= memory
 
-        low, high = 0, max(shape_of(header.size, self.options.size))
+        low, high = _LEAST_SIZE, max(shape_of(header.size, self.options.size))
+        if high <= low or not fits(low):
+            return super().smaller(header, memory)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)
-        return f"--size {low}" if low >= _LEAST_SIZE else super().smaller(header, memory)
+        return f"--size {low}"
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> StyleResult:
         """One photo, with previews and checkpoints if it goes to a file."""
