@@ -43,7 +43,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(function: Callable[..., Any]) -> Any:
         # Nothing calls a kernel from C; leaving that way out saves a twentieth of the time for compiling.
-        dispatcher = numba.njit(no_cfunc_wrapper=True, **options)(function)
+        dispatcher = numba.njit(**{"no_cfunc_wrapper": True, **options})(function)
         if kept:
             dispatcher._cache = KernelCache(function)
         return dispatcher
