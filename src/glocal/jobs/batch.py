@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal.atomic import check_free, check_writable
 from glocal.errors import ArgumentError, GlocalError, MemoryLimitError, OutputError
+from glocal.files.images.formats import SUFFIXES
 from glocal.jobs.failures import describe, exit_code_of
 from glocal.jobs.job import Cost, Inputs, Job
 from glocal.jobs.memory import bytes_text
@@ -61,10 +62,19 @@ def job_work(task: Task, tell: Callback, *, job: Job, overwrite: bool, say: Call
         check_writable(task.target, overwrite=overwrite)
     for path in job.more_outputs():
         check_writable(path, overwrite=overwrite)
+    for path in (task.target, *map(Path, job.more_outputs())):
+        if path.suffix.lower() in SUFFIXES:
+            _check_format(path)
     if job.announced and task.needs is not None:
         say(announce(task.source.name, task.needs))
     inputs = Inputs(task.source, job.others, task.target, overwrite, _scratch(task, say), say)
     return job.run_file(inputs, tell)
+
+
+def _check_format(path: Path) -> None:
+    from glocal.files.images.write import check_format  # not before it is needed: it loads the codecs
+
+    check_format(path)
 
 
 def _scratch(task: Task, say: Callable[[str], None]) -> Scratch | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +64,19 @@ def curves(
     return Plate(name, light, alt, caption, dark)
 
 
+def check_plotting() -> None:
+    """Refuse to start where matplotlib is missing.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        message = "reproduce: the plots need matplotlib, which is not installed. Install glocal[plot]."
+        raise MissingDependencyError(message)
+
+
 def plotted(
     draw: Callable[[Any, str], None], *, size: tuple[float, float] = (5.2, 3.4), dpi: int = 200
 ) -> tuple[Array, Array]:
@@ -70,12 +84,10 @@ def plotted(
 
     `size` is small so that the letters stay readable on a telephone.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        message = "reproduce: the plots need matplotlib, which is not installed. Install glocal[plot]."
-        raise MissingDependencyError(message) from error
+    check_plotting()
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     pictures = []
     for paper, ink in _THEMES:
         figure = Figure(figsize=size, dpi=dpi, facecolor=paper, layout="constrained")

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from glocal.paper.blocks import Section, Text
+from glocal.paper.figures import check_plotting
 from glocal.paper.folders import photos_in, speech_in
 from glocal.paper.job import Job
 from glocal.paper.options import Effort, ReproduceOptions
@@ -48,8 +49,11 @@ def reproduce(
     ------
     OutputError
         The folder holds a report already, or cannot be written.
+    MissingDependencyError
+        matplotlib is not installed.
     """
     effort = effort or options.effort
+    check_plotting()
     check_folder(folder, overwrite=options.overwrite)
     _check_data(effort, options)
     device = "cuda" if torch.cuda.is_available() else "cpu"

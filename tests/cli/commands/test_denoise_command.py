@@ -235,3 +235,11 @@ def test_too_little_memory_is_refused_with_what_would_do(folder, capsys):
     assert "the work needs 541 MiB, and it may take 100 MiB" in capsys.readouterr().err
     assert run(["denoise", "photo.png", "-o", "out.png", "--max-memory", str(least), "--dry-run"]) == 0
     assert "(with temporary files, in 541 MiB)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("outputs", [["-o", "out.heic"], ["-o", "out.png", "--residual", "noise.heic"]])
+def test_a_missing_codec_is_noticed_before_the_work(folder, capsys, monkeypatch, outputs):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    monkeypatch.setattr("glocal.apps.denoise.image.plan_for", lambda *arguments, **more: pytest.fail("the work began"))
+    assert run(["denoise", "photo.png", *outputs]) == 7
+    assert "HEIC files need pillow-heif, which is not installed." in capsys.readouterr().err

@@ -1,9 +1,11 @@
 """`glocal reproduce` through real folders, and its messages."""
 
+import importlib.util
+
 import pytest
 
 from glocal.cli import main
-from glocal.errors import ArgumentError
+from glocal.errors import ArgumentError, MissingDependencyError
 from glocal.paper import options
 
 
@@ -38,3 +40,14 @@ def test_parts_are_put_in_order():
     assert options.parse_parts(" speech ,style") == ("style", "speech")
     with pytest.raises(ArgumentError):
         options.parse_parts("")
+
+
+def test_a_missing_matplotlib_is_noticed_before_the_work(tmp_path, capsys, monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else found(name, *rest)
+    )
+    monkeypatch.setattr("glocal.paper.reproduce._make", lambda *arguments: pytest.fail("the work began"))
+    assert main.run(["reproduce", "-o", str(tmp_path / "r")]) == MissingDependencyError.exit_code
+    assert "the plots need matplotlib, which is not installed. Try: install glocal[plot]" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()

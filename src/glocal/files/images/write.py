@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from glocal.atomic import check_free, write_whole
 from glocal.errors import ArgumentError, GlocalError
 from glocal.files import provenance
-from glocal.files.images import streams
+from glocal.files.images import heif, streams
 from glocal.files.images.codecs import CODECS
 from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.formats import Format, format_of_name
@@ -85,6 +85,21 @@ def write_image(
                 f"write image ({path}): {target.name} cannot hold this picture ({error}). Choose TIFF or PNG."
             ) from error
     return notes + more
+
+
+def check_format(path: str | os.PathLike[str]) -> None:
+    """Refuse an output whose format cannot be written on this computer, before the work.
+
+    Raises
+    ------
+    ArgumentError
+        The suffix names no image format.
+    MissingDependencyError
+        The library of the format is not installed.
+    """
+    name = format_of_name(path).name
+    if name in heif.NAMES:
+        heif.codec(name)
 
 
 def _check_options(depth: str, quality: int, metadata: str) -> None:
