@@ -62,9 +62,9 @@ def job_work(task: Task, tell: Callback, *, job: Job, overwrite: bool, say: Call
         check_writable(task.target, overwrite=overwrite)
     for path in job.more_outputs():
         check_writable(path, overwrite=overwrite)
-    for path in (task.target, *map(Path, job.more_outputs())):
-        if path.suffix.lower() in SUFFIXES:
-            _check_format(path)
+    for output in (task.target, *map(Path, job.more_outputs())):
+        if output.suffix.lower() in SUFFIXES:
+            _check_format(output)
     if job.announced and task.needs is not None:
         say(announce(task.source.name, task.needs))
     inputs = Inputs(task.source, job.others, task.target, overwrite, _scratch(task, say), say)

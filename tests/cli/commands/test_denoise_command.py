@@ -10,6 +10,7 @@ from PIL import Image
 
 from glocal.apps.denoise.cost import least_memory
 from glocal.cli.main import run
+from glocal.errors import MissingDependencyError
 from glocal.files.images.read import read_image, read_recipe
 
 
@@ -241,5 +242,5 @@ def test_too_little_memory_is_refused_with_what_would_do(folder, capsys):
 def test_a_missing_codec_is_noticed_before_the_work(folder, capsys, monkeypatch, outputs):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     monkeypatch.setattr("glocal.apps.denoise.image.plan_for", lambda *arguments, **more: pytest.fail("the work began"))
-    assert run(["denoise", "photo.png", *outputs]) == 7
+    assert run(["denoise", "photo.png", *outputs]) == MissingDependencyError.exit_code
     assert "HEIC files need pillow-heif, which is not installed." in capsys.readouterr().err
