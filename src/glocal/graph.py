@@ -15,6 +15,7 @@ from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, DeviceError, InputError
 from glocal.kernels.known import check_range
 from glocal.lattice import Lattice
+from glocal.tensor_files import read_tensors
 
 _FORMAT = "glocal-graph-1"
 
@@ -170,23 +171,19 @@ class Graph:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Graph:
         """Read a graph that `save` wrote, and check it again. Raises InputError for anything else."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError
 
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != _FORMAT:
-                    message = (
-                        f"Graph.load: {str(path)!r} is a safetensors file but not a graph. Use Graph.save to make one."
-                    )
-                    raise InputError(message)
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            metadata, tensors = read_tensors(path)
         except OSError as error:
             message = f"Graph.load: cannot read {str(path)!r}: {error}. Check the path."
             raise InputError(message) from error
         except SafetensorError as error:
             message = f"Graph.load: {str(path)!r} is damaged or not a graph file ({error}). Use Graph.save to make one."
             raise InputError(message) from error
+        if metadata.get("format") != _FORMAT:
+            message = f"Graph.load: {str(path)!r} is a safetensors file but not a graph. Use Graph.save to make one."
+            raise InputError(message)
         lattice = _read_lattice(metadata["lattice"], path) if "lattice" in metadata else None
         if lattice is None and "neighbors" not in tensors:
             message = f"Graph.load: {str(path)!r} holds no neighbors. Use Graph.save to make a graph file."

@@ -1,5 +1,6 @@
 """What lies in an audio file besides the sound is kept where the new format has a place for it, and named elsewhere."""
 
+import base64
 import struct
 
 import numpy as np
@@ -88,6 +89,48 @@ def test_cover_art_stays(tmp_path, stem, first, second):
 def test_formats_without_cover_art_say_so(tmp_path):
     _, notes = through(with_cover(tmp_path / "a.flac"), tmp_path / "b.ogg")
     assert notes == ("OGG gets no cover art: dropped",)
+
+
+STAMP = struct.pack(">II", 3, 9) + b"image/png" + bytes(20) + struct.pack(">I", 60) + b"p" * 60
+
+
+def ogg_with_cover(path, subtype):
+    """Write an OGG file whose artist is then overwritten by a picture of the same length."""
+    text = b"METADATA_BLOCK_PICTURE=" + base64.b64encode(STAMP)
+    artist = b"ARTIST=" + b"x" * (len(text) - 7)
+    with soundfile.SoundFile(path, "w", 16000, 1, format="OGG", subtype=subtype) as file:
+        file.artist = artist[7:].decode()
+        file.write(SOUND)
+    data = path.read_bytes()
+    at = data.lower().index(artist.lower())
+    data = bytearray(data[:at] + text + data[at + len(text) :])
+    at = 0
+    while at < len(data):  # the sums of the pages
+        end = at + 27 + data[at + 26] + sum(data[at + 27 : at + 27 + data[at + 26]])
+        data[at + 22 : at + 26] = bytes(4)
+        data[at + 22 : at + 26] = ogg_sum(data[at:end]).to_bytes(4, "little")
+        at = end
+    path.write_bytes(data)
+    return path
+
+
+def ogg_sum(page):
+    total = 0
+    for byte in page:
+        total ^= byte << 24
+        for _ in range(8):
+            total = (total << 1) ^ 0x104C11DB7 if total & 0x80000000 else total << 1
+    return total
+
+
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_cover_art_of_ogg_files_is_kept_or_named(tmp_path, subtype):
+    source = ogg_with_cover(tmp_path / "a.ogg", subtype)
+    info, notes = through(source, tmp_path / "b.flac")
+    assert (notes, info.cover) == ((), (STAMP,))
+    with open_audio(tmp_path / "b.flac") as sound:
+        assert sound.info.cover == (STAMP,)
+    assert through(source, tmp_path / "c.ogg")[1] == ("OGG gets no cover art: dropped",)
 
 
 @pytest.mark.parametrize("cut", [5, 20, 60, 200, 3000])

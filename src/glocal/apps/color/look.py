@@ -22,6 +22,7 @@ from glocal.atomic import write_whole
 from glocal.color_space import lab_from_rgb, rgb_from_lab
 from glocal.errors import GlocalError, InputError
 from glocal.kernels.cpu.threads import one_thread
+from glocal.tensor_files import read_tensors
 
 _FORMAT, _VERSION = "glocal-color-map", "1"
 
@@ -105,12 +106,10 @@ class ColorMap:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ColorMap:
         """Read a map that `save` wrote. Raises InputError if the file is missing, damaged or of another version."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError
 
         try:
-            with safe_open(path, framework="pt") as file:
-                about = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            about, tensors = read_tensors(path)
         except OSError as error:
             missing = isinstance(error, FileNotFoundError)  # safetensors leaves strerror empty
             why = "there is no such file" if missing else (error.strerror or "it cannot be read").lower()

@@ -1,7 +1,12 @@
-"""Cover art: found in FLAC and MP3 files, and put into new ones. A picture is kept as the body of a FLAC picture block."""
+"""Cover art: found in FLAC, MP3 and OGG files, and put into new FLAC and MP3 files.
+
+A picture is kept as the body of a FLAC picture block. OGG files hold such bodies as text among their comments.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -13,12 +18,15 @@ _BLOCK = 1 << 20
 
 
 def find_cover(file: BinaryIO) -> tuple[bytes, ...]:
-    """Return the pictures of a FLAC or MP3 file, none for other formats or damaged ones."""
+    """Return the pictures of a FLAC, MP3 or OGG file, none for other formats or damaged ones."""
     file.seek(0)
-    head = file.read(10)
+    head = file.read(4)
+    finders = {b"fLaC": _flac_pictures, b"OggS": _ogg_pictures}
+    find = finders.get(head, _id3_pictures if head[:3] == b"ID3" else None)
+    if find is None:
+        return ()
     try:
-        found = _flac_pictures(file) if head[:4] == b"fLaC" else _id3_pictures(file) if head[:3] == b"ID3" else iter(())
-        pictures = tuple(picture for picture in found if _is_whole(picture))
+        pictures = tuple(picture for picture in find(file) if _is_whole(picture))
     except (struct.error, IndexError, ValueError):
         return ()
     return pictures if sum(map(len, pictures)) < _MAX_BYTES else ()
@@ -65,6 +73,45 @@ def _flac_pictures(file: BinaryIO) -> Iterator[bytes]:
         if head[0] & _LAST:
             return
         at += 4 + size
+
+
+def _ogg_pictures(file: BinaryIO) -> Iterator[bytes]:
+    """Find pictures among the comments, which are the second packet of a Vorbis, Opus or FLAC stream."""
+    data = _second_packet(file)
+    at = next((len(mark) for mark in (b"\3vorbis", b"OpusTags", b"\4\0\0\0") if data.startswith(mark)), None)
+    if at is None:
+        return
+    (vendor,) = struct.unpack_from("<I", data, at)
+    at += 4 + vendor
+    (count,) = struct.unpack_from("<I", data, at)
+    at += 4
+    for _ in range(count):
+        (size,) = struct.unpack_from("<I", data, at)
+        key, _, value = data[at + 4 : at + 4 + size].partition(b"=")
+        if key.upper() == b"METADATA_BLOCK_PICTURE":
+            try:
+                yield base64.b64decode(value, validate=True)
+            except binascii.Error:
+                return
+        at += 4 + size
+
+
+def _second_packet(file: BinaryIO) -> bytes:
+    """Put the second packet of an OGG file together from its pages."""
+    file.seek(0)
+    packet, ended = b"", 0
+    while len(packet) <= 2 * _MAX_BYTES:
+        head = file.read(27)
+        if len(head) < 27 or head[:4] != b"OggS":
+            break
+        for size in file.read(head[26]):
+            part = file.read(size)
+            if ended == 1:
+                packet += part
+            ended += size < 255
+            if ended == 2:
+                return packet
+    return b""
 
 
 def _id3_pictures(file: BinaryIO) -> Iterator[bytes]:
