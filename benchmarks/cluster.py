@@ -1,7 +1,7 @@
 """What a cluster costs: one million files without work, and two workers compared with two jobs.
 
 python benchmarks/cluster.py overhead [FILES]     files that do nothing, in groups, through local:2
-python benchmarks/cluster.py efficiency [FILES]   files of one second of processor time each: local:2 and --jobs 2 in turn
+python benchmarks/cluster.py efficiency [FILES]   files of one second of processor time: local:2 and --jobs 2 in turn
 python benchmarks/cluster.py gigapixel [SIDE]     one picture of SIDE x SIDE pixels through local:2 and in one process
 
 Each writes its rows into benchmarks/results/cluster.json and keeps the rows of the others.
@@ -14,6 +14,7 @@ import functools
 import json
 import os
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -90,11 +91,12 @@ def overhead(count: int = 1_000_000) -> list[dict[str, Any]]:
 
 
 def efficiency(count: int = 200) -> list[dict[str, Any]]:
-    """Measure files of one second with two workers and two jobs, in turn, three times half of the files."""
-    part, cluster, jobs = max(2, count // 4), 0.0, 0.0
-    for _ in range(4):
+    """Measure files of one second with two workers and two jobs, in turn, two times half of the files."""
+    part, cluster, running, jobs = max(2, count // 2), 0.0, 0.0, 0.0
+    for _ in range(2):
         with tempfile.TemporaryDirectory() as place:
-            cluster += on_cluster(Path(place), part, one_second, 1.0)["with_start"]
+            took = on_cluster(Path(place), part, one_second, 1.0)
+            cluster, running = cluster + took["with_start"], running + took["seconds"]
         with tempfile.TemporaryDirectory() as place:
             began = time.perf_counter()
             tasks = tasks_in(Path(place), part)
@@ -102,8 +104,79 @@ def efficiency(count: int = 200) -> list[dict[str, Any]]:
             found = list(run_in_processes(tasks, one_second, estimate, jobs=2, tell=lambda progress: None))
             assert len(found) == part
             jobs += time.perf_counter() - began
-    work = f"{4 * part} files of 1 s"
-    return [{"work": work, "seconds": cluster, "jobs_seconds": jobs, "efficiency": jobs / cluster}]
+    row = {"work": f"{2 * part} files of 1 s", "seconds": cluster, "running_seconds": running, "jobs_seconds": jobs}
+    return [row | {"efficiency": jobs / cluster, "running_efficiency": jobs / running}]
+
+
+def synthetic(path: Path, side: int) -> None:
+    """Write an RGB picture as a tiled BigTIFF without compression: a photo, repeated with other brightness."""
+    import numpy as np
+    import tifffile
+
+    from glocal import samples
+    from glocal.files.images.read import read_image
+
+    photo = read_image(samples.path("citrus.jpg")).pixels[:512, :512].astype(np.float32)
+    draw = np.random.default_rng(0)
+
+    def tiles() -> Any:
+        for _ in range((side // 512) ** 2):
+            yield np.clip(photo * draw.uniform(0.4, 1.0) + draw.uniform(0, 60), 0, 255).astype(np.uint8)
+
+    tifffile.imwrite(
+        path, tiles(), shape=(side, side, 3), dtype=np.uint8, tile=(512, 512), photometric="rgb", bigtiff=True
+    )
+
+
+def watched(arguments: list[str]) -> tuple[float, float]:
+    """Run a command; returns its seconds and the largest memory (PSS, MiB) of all its processes together."""
+    process = subprocess.Popen([sys.executable, "-m", "glocal", *arguments], stdout=subprocess.DEVNULL)
+    began, peak = time.perf_counter(), 0
+    while process.poll() is None:
+        peak = max(peak, sum(map(_pss, _family(process.pid))))
+        time.sleep(0.25)
+    assert process.returncode == 0, arguments
+    return time.perf_counter() - began, peak / 1024
+
+
+def _family(process: int) -> list[int]:
+    found = [process]
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += _family(int(child))
+    return found
+
+
+def _pss(process: int) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
+    return 0
+
+
+def gigapixel(side: int = 32768) -> list[dict[str, Any]]:
+    """Measure `glocal color` on one picture, through local:2 and in one process with one thread."""
+    from glocal import samples
+
+    megapixels = side * side / 1e6
+    with tempfile.TemporaryDirectory(dir=os.environ.get("GLOCAL_BENCH_FOLDER")) as place:
+        folder = Path(place)
+        synthetic(folder / "scan.tif", side)
+        base = ["color", str(folder / "scan.tif"), str(samples.path("sunset.jpg")), "--quiet", "-o"]
+        two, peak = watched([*base, str(folder / "two.zarr"), "--cluster", "local:2", "--worker-threads", "1"])
+        os.environ["OMP_NUM_THREADS"] = "1"
+        one, alone = watched([*base, str(folder / "one.zarr")])
+        files = [
+            path.relative_to(folder / "one.zarr") for path in (folder / "one.zarr").rglob("c/**/*") if path.is_file()
+        ]
+        same = all(
+            (folder / "one.zarr" / path).read_bytes() == (folder / "two.zarr" / path).read_bytes() for path in files
+        )
+    row = {"work": f"color, {megapixels / 1000:.2f} gigapixels", "megapixels": megapixels, "same_bytes": same}
+    row |= {"seconds": two, "peak_mib": peak, "one_seconds": one, "one_peak_mib": alone, "efficiency": one / two / 2}
+    return [row]
 
 
 def store(rows: list[dict[str, Any]]) -> None:
@@ -122,7 +195,7 @@ def store(rows: list[dict[str, Any]]) -> None:
 
 def main(arguments: list[str]) -> None:
     """Measure and store."""
-    measure = {"overhead": overhead, "efficiency": efficiency}[arguments[0]]
+    measure = {"overhead": overhead, "efficiency": efficiency, "gigapixel": gigapixel}[arguments[0]]
     rows = measure(*(int(text) for text in arguments[1:]))
     store(rows)
     print(json.dumps(rows, indent=2))

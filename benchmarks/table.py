@@ -75,8 +75,28 @@ def style_agreement(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def cluster(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per work: two processes of a local cluster, what they are compared with, the ratio and the memory."""
+    lines = ["| work | local:2 | compared with | efficiency | memory, all processes | load |", "|---" * 6 + "|"]
+    for row in rows:
+        other, ratio, memory = "", "", ""
+        if "jobs_seconds" in row:
+            other, ratio = f"`--jobs 2`: {row['jobs_seconds']:.0f} s", f"{row['efficiency']:.2f}"
+            ratio += f" ({row['running_efficiency']:.2f} without the start)"
+        if "one_seconds" in row:
+            other, ratio = f"one process, one thread: {row['one_seconds']:.0f} s", f"{row['efficiency']:.2f}"
+            memory = f"{row['peak_mib']:.0f} MiB (one process: {row['one_peak_mib']:.0f})"
+        if "client_peak_mib" in row:
+            memory = f"{row['client_peak_mib']:.0f} MiB (command and scheduler)"
+        rate = f", {row['megapixels'] / row['seconds']:.2f} Mpixel/s" if "megapixels" in row else ""
+        lines.append(f"| {row['work']} | {row['seconds']:.0f} s{rate} | {other} | {ratio} | {memory} | {row['load']} |")
+    return lines
+
+
 def table(kept: dict[str, Any]) -> str:
     """Format the results of one benchmark as Markdown, wins and losses alike."""
+    if kept["benchmark"] == "cluster":
+        return "\n".join(cluster(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
     if kept["benchmark"] == "style_agreement":

@@ -41,7 +41,7 @@ def work(task, tell):
             mark.touch()
             raise OSError("the network is down")
     if (task.source.parent / "slowly").exists():
-        time.sleep(0.1)
+        time.sleep(float((task.source.parent / "slowly").read_text() or 0.1))
     task.target.write_bytes(task.source.read_bytes() + b"!")
     return {"size": task.source.stat().st_size}
 

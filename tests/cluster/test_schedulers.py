@@ -1,6 +1,7 @@
 """A scheduler that somebody else started: its file, retries, a scheduler that is lost, and what is refused."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -91,6 +92,16 @@ def test_what_is_refused(call, tmp_path, capsys, monkeypatch):
     ]:
         assert call(tmp_path / "in", "-o", tmp_path / "out", *flags) == code
         assert text in capsys.readouterr().err
+    starts = []
+
+    def fails(processes, memory):
+        starts.append(processes)
+        raise RuntimeError("Nanny failed to start")
+
+    monkeypatch.setattr(connection, "_local", fails)
+    assert call(tmp_path / "in", "-o", tmp_path / "out", "--cluster", "local:2") == 7
+    assert "cluster (local:2): its processes cannot be started (Nanny failed to start)" in capsys.readouterr().err
+    assert starts == [2, 2, 2]
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert call(tmp_path / "in", "-o", tmp_path / "out", "--cluster", "local:2") == 1
     assert (
@@ -112,3 +123,10 @@ def test_without_the_flags_dask_is_not_imported(tmp_path):
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=False).returncode == 0
     assert len(outputs(Path(tmp_path, "out"))) == 2
+
+
+def test_dask_and_zarr_are_imported_in_one_package():
+    source = Path(main.__file__).parents[1]
+    named = re.compile(r"^\s*(?:import|from) (?:dask|distributed|zarr)\b", re.MULTILINE)
+    found = {path.relative_to(source).parts[0] for path in source.rglob("*.py") if named.search(path.read_text())}
+    assert found == {"cluster"}

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
     from distributed import Client
 
 CONNECT_SECONDS = 30.0
+_STARTS = 3
 _LOCAL_SETTINGS: dict[str, Any] = {
     # Dask makes malloc give back memory at once, which doubles the processor time of our work.
     "distributed.nanny.pre-spawn-environ": {},
     # A group is repeated as often as needed: its journal names the file that kills its worker.
     "distributed.scheduler.allowed-failures": 1000,
+    # Under load a new process takes long to start.
+    "distributed.deploy.lost-worker-timeout": "60s",
     # The plan of the command limits memory. Results are short lists, so there is nothing to move to the disk.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -59,7 +62,7 @@ def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str
         stack.enter_context(dask.config.set({"distributed.logging.distributed": "error"}))
         if options.cluster is not None:
             stack.enter_context(dask.config.set(_LOCAL_SETTINGS))
-            address: Any = stack.enter_context(_local(options.processes, memory))
+            address: Any = stack.enter_context(_started(options.processes, memory))
         else:
             address = options.scheduler
         if options.scheduler_file is not None and not Path(options.scheduler_file).is_file():
@@ -79,6 +82,26 @@ def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str
         count = len(client.nthreads())
         say(f"cluster {where}: {count} worker{'s' * (count > 1)}, dashboard {client.dashboard_link} (needs bokeh)")
         yield client
+
+
+def workers_of(client: Client, processes: int) -> int:
+    """Return the number of workers, at least 1. A local cluster is asked to replace those that did not come back."""
+    if processes:
+        client.cluster.scale(processes)  # type: ignore[union-attr]
+    return max(1, len(client.nthreads()))
+
+
+def _started(processes: int, memory: int | None) -> Any:
+    """Start a local cluster; once more if one of its processes was killed meanwhile."""
+    for more in range(_STARTS - 1, -1, -1):
+        try:
+            return _local(processes, memory)
+        except (RuntimeError, OSError, TimeoutError) as error:
+            if not more:
+                raise DeviceError(
+                    f"cluster (local:{processes}): its processes cannot be started ({error}). Use fewer, or free some memory."
+                ) from error
+    raise AssertionError
 
 
 def _local(processes: int, memory: int | None) -> Any:

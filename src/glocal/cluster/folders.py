@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.atomic import hidden_folder
-from glocal.cluster.connection import connected
+from glocal.cluster.connection import connected, workers_of
 from glocal.cluster.manifest import Manifest
 from glocal.cluster.options import ClusterOptions
 from glocal.cluster.pace import Pace, expected_seconds
@@ -96,7 +96,9 @@ def cluster_runner(
                 work, estimate, str(Path.cwd()), str(journals), _version(), tasks[0].skip, overwrite, share, threads
             )
             pace = Pace(options.batch_seconds, expected=expected_seconds(tasks, estimate))
-            state = _Run(client, tasks, setup, pace, manifest, options.retries, resources, tell, numbers)
+            state = _Run(
+                client, tasks, setup, pace, manifest, options.retries, resources, tell, numbers, options.processes
+            )
             yield from state.outcomes(stopping)
             if stopping():
                 raise KeyboardInterrupt
@@ -134,6 +136,7 @@ class _Run:
     resources: dict[str, float] | None
     tell: Callback
     numbers: Iterator[int]
+    processes: int
     done: int = 0
     failed: int = 0
     running: dict[str, _Group] = field(default_factory=dict)
@@ -148,7 +151,7 @@ class _Run:
         try:
             while self.running or (left and not stopping()):
                 if time.monotonic() - looked > _LOOK:
-                    workers, looked = max(1, len(self.client.nthreads())), time.monotonic()
+                    workers, looked = workers_of(self.client, self.processes), time.monotonic()
                 while left and not stopping() and len(self.running) < _AHEAD * workers:
                     size = self.pace.size(left=len(left), workers=workers)
                     self._submit(_Group(next(self.numbers), [left.popleft() for _ in range(size)]), ended)
