@@ -1,7 +1,7 @@
 """Measure the structure of the photo and the style of the painting in a picture, for `style_quality.py`.
 
 No variant optimises any of the networks that judge it: two families of random networks that glocal does not use and, if its
-file is available, a VGG-16 trained on photographs.
+files are available, an AlexNet and a VGG-16 trained on photographs.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ SEED = 20_171
 VGG_POOLS = (2, 4, 7, 10)  # convolutions of VGG-16 with a pooling before them
 VGG_STYLE = (1, 3, 6, 9, 12)  # ... and those whose Gram matrices are compared: the last of each block
 VGG_CONTENT = 8  # conv4_2
+ALEX_POOLS = (1, 2)  # convolutions of AlexNet with a pooling before them
+ALEX_CONTENT = 3  # conv4
+
+Layers = list[tuple[Tensor, Tensor]]
 
 
 def measures(
-    result: Tensor, photo: Tensor, painting: Tensor, vgg: list[tuple[Tensor, Tensor]] | None
+    result: Tensor, photo: Tensor, painting: Tensor, vgg: Layers | None, alex: Layers | None = None
 ) -> dict[str, float]:
     """Compute all measures of one result. Images (h, w, 3) are sRGB in [0, 1]; result and photo have the same size."""
     ours, theirs, style = (lab_from_rgb(image).permute(2, 0, 1)[None] / 100 for image in (result, photo, painting))
@@ -40,6 +44,11 @@ def measures(
         )
         content = seen[1][VGG_CONTENT]
         numbers["vgg_content"] = float((seen[0][VGG_CONTENT] - content).norm() / content.norm())
+    if alex is not None:
+        seen = [alex_features(image.permute(2, 0, 1)[None], alex) for image in (result, photo, painting)]
+        numbers["alex_style"] = style_distance(seen[0], seen[2], centred=False)
+        content = seen[1][ALEX_CONTENT]
+        numbers["alex_content"] = float((seen[0][ALEX_CONTENT] - content).norm() / content.norm())
     return numbers
 
 
@@ -108,19 +117,37 @@ def deep_features(image: Tensor, painting: Tensor) -> list[Tensor]:
     return maps
 
 
-def load_vgg(path: Path, device: str) -> list[tuple[Tensor, Tensor]]:
-    """Read the 13 convolutions of VGG-16 from an .npz with `w0`, `b0`, ... `w12`, `b12`, filters as (out, in, 3, 3)."""
+def load_layers(path: Path, device: str) -> Layers:
+    """Read the convolutions of a network from an .npz with `w0`, `b0`, `w1`, ..., filters as (out, in, side, side)."""
     with np.load(path) as held:
-        return [tuple(torch.from_numpy(held[f"{k}{i}"]).float().to(device) for k in "wb") for i in range(13)]  # type: ignore[misc]
+        count = len(held.files) // 2
+        return [tuple(torch.from_numpy(held[f"{k}{i}"]).float().to(device) for k in "wb") for i in range(count)]  # type: ignore[misc]
 
 
-def vgg_features(image: Tensor, layers: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Compute the output of each convolution of VGG-16 for an sRGB image (1, 3, h, w) in [0, 1]."""
+def _standard(image: Tensor) -> Tensor:
+    """Give an sRGB image in [0, 1] the mean and spread of the photographs that both networks were trained on."""
     mean, spread = (image.new_tensor(v).view(1, 3, 1, 1) for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
-    seen, maps = (image - mean) / spread, []
+    return (image - mean) / spread
+
+
+def vgg_features(image: Tensor, layers: Layers) -> list[Tensor]:
+    """Compute the output of each convolution of VGG-16 for an sRGB image (1, 3, h, w) in [0, 1]."""
+    seen, maps = _standard(image), []
     for number, (filters, bias) in enumerate(layers):
         if number in VGG_POOLS:
             seen = F.max_pool2d(seen, 2)
         seen = F.relu(F.conv2d(seen, filters, bias, padding=1))
+        maps.append(seen)
+    return maps
+
+
+def alex_features(image: Tensor, layers: Layers) -> list[Tensor]:
+    """Compute the output of each convolution of AlexNet for an sRGB image (1, 3, h, w) in [0, 1]."""
+    seen, maps = _standard(image), []
+    for number, (filters, bias) in enumerate(layers):
+        if number in ALEX_POOLS:
+            seen = F.max_pool2d(seen, 3, 2)
+        stride, padding = (4, 2) if number == 0 else (1, filters.shape[2] // 2)
+        seen = F.relu(F.conv2d(seen, filters, bias, stride=stride, padding=padding))
         maps.append(seen)
     return maps

@@ -1,11 +1,13 @@
 """Compare variants of style transfer on pairs of photos and paintings, with numbers and pictures.
 
     python benchmarks/style_quality.py --pictures FOLDER -o benchmarks/results/style_quality.json
-        [--variants painterly,paper] [--pairs bridge/auvers] [--size 512] [--device cuda --workers 16] [--vgg VGG16.npz]
+        [--variants painterly,paper] [--pairs bridge/auvers] [--size 512] [--device cuda --workers 16] [--seeds 0,1,2]
+        [--vgg VGG16.npz] [--alex ALEXNET.npz]
 
 FOLDER contains the pictures of `PAIRS` as .npy (uint8, (h, w, 3)) or as files that Pillow reads. Earlier results in the
-same -o file are kept, so a comparison can be made in parts. `--sheets FOLDER` writes each result there as .npy. On a GPU,
-neighbours are searched with matrix products, without the final check that they are exact.
+same -o file are kept, so a comparison can be made in parts. `--sheets FOLDER` writes each result there as JPEG. Presets run
+as they are, except that their graphs are kept between seeds. For the other variants on a GPU, neighbours are searched with
+matrix products, without the final check that they are exact. `gatys` needs `--vgg`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from style_measures import load_vgg, measures
+from style_gatys import gatys
+from style_measures import load_layers, measures
 from style_variants import BASE, VARIANTS, Variant
 from torch import Tensor
 
@@ -89,7 +92,11 @@ def changed(variant: Variant, cache: dict[Any, Graph]) -> Iterator[None]:
         )
         if key not in cache:
             image = variant.features(lab) if variant.features else lab
-            search = near if lab.is_cuda else lambda *a: patch_graph(a[0], k=a[1], patch=a[2], coords=a[3])
+            search = (
+                near
+                if lab.is_cuda and not variant.preset
+                else lambda *a: patch_graph(a[0], k=a[1], patch=a[2], coords=a[3])
+            )
             cache[key] = weighted(search(image, options.degree, options.patch, variant.coords), PercentileGaussian())
         return cache[key]
 
@@ -110,20 +117,23 @@ def compare(pair: str, names: list[str], arguments: argparse.Namespace) -> None:
     """Run some variants on one pair; each row is written when it is ready, and none is started after the time limit."""
     torch.set_num_threads(1 if arguments.workers > 1 else torch.get_num_threads())
     photo, painting = (read(arguments.pictures, name) for name in pair.split("/"))
-    vgg = load_vgg(arguments.vgg, arguments.device) if arguments.vgg else None
+    vgg = load_layers(arguments.vgg, arguments.device) if arguments.vgg else None
     cache: dict[Any, Graph] = {}
-    for name in names:
+    alex = load_layers(arguments.alex, arguments.device) if arguments.alex else None
+    for seed, name in [(seed, name) for seed in arguments.seeds for name in names]:
+        if VARIANTS[name].peer and seed != arguments.seeds[0]:
+            continue  # nothing in it is random
         if time.time() > arguments.until:
             return
         try:
-            row, rgb = run(photo, painting, VARIANTS[name], arguments, vgg, cache)
+            row, rgb = run(photo, painting, VARIANTS[name], arguments, (vgg, alex), cache, seed)
         except Exception as error:  # one variant that fails must not lose the others
             print(f"{pair} {name}: {error!r}", file=sys.stderr, flush=True)
             continue
-        if arguments.sheets:
+        if arguments.sheets and seed == arguments.seeds[0]:
             save(arguments.sheets / f"{pair.replace('/', '+')}+{name}", rgb)
         with arguments.output.with_suffix(".jsonl").open("a") as file:
-            file.write(json.dumps({"pair": pair, "variant": name} | row) + "\n")
+            file.write(json.dumps({"pair": pair, "variant": name, "seed": seed} | row) + "\n")
         print(f"{pair:42s} {name:16s} {row['seconds']:7.2f} s", file=sys.stderr, flush=True)
 
 
@@ -132,23 +142,28 @@ def run(
     painting: np.ndarray[Any, Any],
     variant: Variant,
     arguments: argparse.Namespace,
-    vgg: Any,
+    judges: tuple[Any, Any],
     cache: dict[Any, Graph],
+    seed: int = 0,
 ) -> tuple[dict[str, float], np.ndarray[Any, Any]]:
     """Run one variant on one pair; return its numbers and its picture."""
-    changes = {"size": arguments.size, **variant.changes}
-    if arguments.iterations is not None:
-        changes["iterations"] = arguments.iterations
     began = time.perf_counter()
-    with changed(variant, cache):
-        options = style_options(variant.preset, changes) if variant.preset else StyleOptions(**{**BASE, **changes})
-        rgb = stylize(photo, painting, options=options, device=arguments.device).rgb
+    if variant.peer:
+        images = [torch.from_numpy(p).to(arguments.device).float() / 255 for p in (photo, painting)]
+        rgb = gatys(images[0], images[1], judges[0], variant.peer).cpu().numpy()
+    else:
+        changes = {"size": arguments.size, "seed": seed, **variant.changes}
+        if arguments.iterations is not None and variant.preset != "patches":
+            changes["iterations"] = arguments.iterations
+        with changed(variant, cache):
+            options = style_options(variant.preset, changes) if variant.preset else StyleOptions(**{**BASE, **changes})
+            rgb = stylize(photo, painting, options=options, device=arguments.device).rgb
     seconds = time.perf_counter() - began
     result, own, style = (torch.from_numpy(p).to(arguments.device) for p in (rgb, photo / 255.0, painting / 255.0))
     factor = min(1.0, max(rgb.shape) / max(style.shape))
     shape = round(style.shape[0] * factor), round(style.shape[1] * factor)
     with torch.no_grad():
-        numbers = measures(result, resized(own.float(), rgb.shape[:2]), resized(style.float(), shape), vgg)
+        numbers = measures(result, resized(own.float(), rgb.shape[:2]), resized(style.float(), shape), *judges)
     if arguments.device == "cuda":
         torch.cuda.empty_cache()
     return {"seconds": round(seconds, 2)} | {key: round(value, 4) for key, value in numbers.items()}, rgb
@@ -174,9 +189,14 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     lines = []
     for name, variant in VARIANTS.items():
         mine = [row for row in rows if row["variant"] == name and row["pair"] in PAIRS]
-        if len(mine) == len(PAIRS):
-            keys = [key for key in mine[0] if key not in ("pair", "variant", "seconds")]
-            lines.append({"variant": name, "about": variant.about} | {k: mean(r[k] for r in mine) for k in keys})
+        seeds = sorted({row.get("seed", 0) for row in mine})
+        if mine and len(mine) == len(PAIRS) * len(seeds):
+            keys = [key for key in mine[0] if key not in ("pair", "variant", "seed", "seconds")]
+            line = {"variant": name, "about": variant.about} | {k: mean(r[k] for r in mine) for k in keys}
+            if len(seeds) > 1:  # how far the means of the seeds lie apart
+                means = {k: [mean(r[k] for r in mine if r["seed"] == seed) for seed in seeds] for k in keys}
+                line |= {"seeds": len(seeds)} | {f"{k} spread": max(v) - min(v) for k, v in means.items()}
+            lines.append(line)
     return lines
 
 
@@ -185,7 +205,10 @@ def join(path: Path, size: int) -> None:
     log = path.with_suffix(".jsonl")
     old = json.loads(path.read_text())["rows"] if path.exists() else []
     new = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    rows = [row for _, row in sorted({(row["variant"], row["pair"]): row for row in [*old, *new]}.items())]
+    rows = [
+        row
+        for _, row in sorted({(row["variant"], row["pair"], row.get("seed", 0)): row for row in [*old, *new]}.items())
+    ]
     held = ",\n".join("  " + json.dumps(row) for row in rows)
     lines = ",\n".join("  " + json.dumps(_rounded(line)) for line in summary(rows))
     head = f'"benchmark": "style_quality", "size": {size}'
@@ -210,6 +233,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=1, help="processes; each takes one pair, or half its variants")
     parser.add_argument("--vgg", type=Path)
+    parser.add_argument("--alex", type=Path)
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[0])
     parser.add_argument("--limit", type=float, default=1e9, help="begin nothing after so many seconds")
     arguments = parser.parse_args()
     arguments.until = time.time() + arguments.limit

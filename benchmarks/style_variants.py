@@ -31,6 +31,7 @@ Hook = Callable[[Any, int, WeightedSum, Tensor], None]
 class Variant:
     """A row of the table: its description, the options of `BASE` that it changes, and its other changes.
 
+    peer : the longer sides of the levels of `style_gatys.py`, which is run instead.
     preset : a preset to start from instead of `BASE`.
     features : computes from Lab the image (h, w, c) whose patches the graph compares; None for Lab itself.
     coords : weight of the coordinates in the graph's features.
@@ -42,6 +43,7 @@ class Variant:
     hook: Hook | None = None
     features: Callable[[Tensor], Tensor] | None = None
     coords: float = 1.0
+    peer: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def views(*kinds: View) -> Hook:
 
     def hook(run: Any, level: int, objective: WeightedSum, start: Tensor) -> None:
         shape = run.shapes[level]
-        paintings = [resized(p, solve._painting_shape(p, shape, run.options.style_scale)) for p in run.task.paintings]
+        paintings = [resized(p, solve.painting_shape(p, shape, run.options.style_scale)) for p in run.task.paintings]
         seen = run.frame.seen(paintings[0] / 100)
         for number, kind in enumerate(kinds):
             least = min(*shape, *seen.shape[:2]) // kind.shrink
@@ -316,4 +318,18 @@ VARIANTS: dict[str, Variant] = {
     "blurred": Variant("graph of a picture blurred by 1.5 pixels", features=_soft),
     "gradients": Variant("graph of colours and gradients", features=with_gradients),
     "coarse16": Variant("one more level, from 16 pixels", {"coarsest": 16}),
+    "painterly": Variant("`painterly`", preset="painterly"),
+    "patches 0": Variant("`patches`, structure 0", {"structure": 0.0}, "patches"),
+    "patches 0.25": Variant("`patches`, structure 0.25", {"structure": 0.25}, "patches"),
+    "patches": Variant("`patches` (structure 0.5)", preset="patches"),
+    "patches 0.75": Variant("`patches`, structure 0.75", {"structure": 0.75}, "patches"),
+    "patches 1": Variant("`patches`, structure 1", {"structure": 1.0}, "patches"),
+    "brush": Variant("`brush`", preset="brush"),
+    "brush 0.25": Variant("`brush`, structure 0.25", {"structure": 0.25}, "brush"),
+    "brush long": Variant("`brush` with 300 iterations at each level", {"ease": 1.0}, "brush"),
+    "bold": Variant("`bold`", preset="bold"),
+    "bold 0.25": Variant("`bold`, structure 0.25", {"structure": 0.25}, "bold"),
+    "paper 512": Variant("`paper` at 512 pixels", preset="paper"),
+    "gatys": Variant("Gatys et al., VGG-16", peer=(512,)),
+    "gatys 3": Variant("the same at 128, 256 and 512 pixels", peer=(128, 256, 512)),
 }

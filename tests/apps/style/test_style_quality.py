@@ -1,5 +1,6 @@
 """The comparison of style variants: its measures obey their laws, every variant runs, and results are joined."""
 
+import itertools
 import json
 import sys
 from argparse import Namespace
@@ -62,7 +63,7 @@ def test_variants_are_run_and_joined(quality, tmp_path, monkeypatch):
         np.save(tmp_path / f"{name}.npy", rng.integers(0, 256, (48, 50, 3), dtype=np.uint8))
     arguments = Namespace(
         pictures=tmp_path, output=tmp_path / "out.json", sheets=tmp_path, size=48, iterations=1, device="cpu", workers=1,
-        vgg=None, until=float("inf"),
+        vgg=None, alex=None, seeds=[0], until=float("inf"),
     )  # fmt: skip
     names = ["mixed 3 7", "edges", "blurred"]
     quality.compare("a/b", names[:2], arguments)
@@ -87,3 +88,46 @@ def test_every_variant_has_options(quality):
             else quality.StyleOptions(**{**quality.BASE, **variant.changes})
         )
         assert made.maps > 0
+
+
+def test_seeds_are_averaged_and_their_spread_is_stated(quality, monkeypatch):
+    monkeypatch.setattr(quality, "PAIRS", ("a/b", "c/d"))
+    rows = [
+        {"pair": pair, "variant": "patches", "seed": seed, "seconds": 1.0, "ssim": value}
+        for pair, seed, value in (("a/b", 0, 0.1), ("c/d", 0, 0.3), ("a/b", 1, 0.2), ("c/d", 1, 0.4))
+    ]
+    (line,) = quality.summary(rows)
+    assert line["ssim"] == pytest.approx(0.25)
+    assert line["ssim spread"] == pytest.approx(0.1)
+    assert line["seeds"] == 2
+    assert quality.summary(rows[:3]) == []
+
+
+def test_judges_are_computed_layer_by_layer(quality):
+    from style_measures import alex_features, measures
+
+    sizes = [(4, 3, 11), (5, 4, 5), (6, 5, 3), (5, 6, 3), (4, 5, 3)]
+    layers = [(noise(a, b, side, side, seed=a) - 0.4, noise(a)) for a, b, side in sizes]
+    image = noise(70, 90, 3)
+    assert [tuple(maps.shape[1:]) for maps in alex_features(image.permute(2, 0, 1)[None], layers)] == [
+        (4, 16, 21), (5, 7, 10), (6, 3, 4), (5, 3, 4), (4, 3, 4),
+    ]  # fmt: skip
+    own = measures(image, image, image, None, layers)
+    assert own["alex_style"] == own["alex_content"] == 0
+
+
+def test_gatys_moves_the_photo_to_the_painting(quality, monkeypatch):
+    import style_gatys
+    from style_measures import style_distance, vgg_features
+
+    monkeypatch.setattr(style_gatys, "ITERATIONS", 8)
+    counts = [3, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    layers = [
+        (noise(b, a, 3, 3, seed=k) - 0.45, noise(b, seed=k)) for k, (a, b) in enumerate(itertools.pairwise(counts))
+    ]
+    photo, painting = noise(40, 48, 3), noise(40, 40, 3, seed=1) ** 3
+    new = style_gatys.gatys(photo, painting, layers, (24, 48))
+    assert new.shape == photo.shape
+    seen = [vgg_features(image.permute(2, 0, 1)[None], layers) for image in (new, photo, painting)]
+    after, before = (style_distance([maps[1]], [seen[2][1]], centred=False) for maps in seen[:2])
+    assert after < 0.8 * before

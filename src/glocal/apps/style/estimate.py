@@ -15,6 +15,12 @@ _SECONDS_A_START = 12e-6  # graphs, Gram matrices and balance, for each pixel of
 _SECONDS_A_STEP = 3e-3  # an iteration on a very small picture
 
 
+# The preset `patches`
+SEARCHED = 384  # levels of up to this many pixels search the whole painting
+_ROUNDS = (6, 4, 2, 1)
+_SECONDS_A_PLACE = 5e-6  # a round, for each pixel of a level, on one core
+
+
 @dataclass(frozen=True)
 class Cost:
     """Peak memory in bytes, seconds, the shape of the result and the number of levels."""
@@ -61,6 +67,8 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     n = shape[0] * shape[1]
     longer = max(shape) * options.style_scale
     sources = [h * w * min(1.0, longer / max(h, w)) ** 2 for h, w in paintings]
+    if options.method == "patches":
+        return _cost_of_pieces(shape, photo, paintings, sources, options)
     degrees = degrees_of(options)
     edges = sum(degrees) + (options.degree if options.anchor else 0)
     a_pixel = 12 * edges + 8 * options.degree + 8 * options.maps + 12 * 48 + 60
@@ -70,6 +78,37 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     sizes = [n / 4 ** (levels - 1 - k) for k in range(levels)]
     work = sum(iterations_at(options, k) * step_seconds(size, options) for k, size in enumerate(sizes))
     return Cost(memory, 2 + work + _SECONDS_A_START * sum(sizes), shape, levels)
+
+
+def _cost_of_pieces(
+    shape: tuple[int, int],
+    photo: tuple[int, int],
+    paintings: list[tuple[int, int]],
+    sources: list[float],
+    options: StyleOptions,
+) -> Cost:
+    """Estimate the preset `patches`. Memory: the patches of the paintings and of the places, and the chunks of a search."""
+    n, m = shape[0] * shape[1], sum(sources)
+    memory = _BASE + 40 * sum(h * w for h, w in [photo, *paintings]) + int(147 * 4 * (m + n) + 200 * n) + (200 << 20)
+    levels = count_levels(shape, options.coarsest)
+    work = 0.0
+    for level in range(levels):
+        side = [length / 2 ** (levels - 1 - level) for length in shape]
+        small = int(side[0]), int(side[1])
+        work += sum(rounds for _, rounds in piece_rounds(small, level)) * side[0] * side[1]
+    return Cost(memory, 2 + _SECONDS_A_PLACE * work, shape, levels)
+
+
+def piece_rounds(shape: tuple[int, int], level: int) -> list[tuple[int, int]]:
+    """Return the sizes of patches at a level of the preset `patches`, each with its number of rounds.
+
+    >>> [piece_rounds((side, side), level) for level, side in enumerate((64, 128, 256, 512))]
+    [[(9, 6)], [(9, 4)], [(9, 2), (5, 2)], [(7, 1)]]
+    """
+    rounds = _ROUNDS[min(level, len(_ROUNDS) - 1)]
+    if max(shape) > SEARCHED:
+        return [(7, 1)]
+    return [(9, rounds), (5, rounds)] if level == 2 else [(9, rounds)]
 
 
 def step_seconds(pixels: float, options: StyleOptions) -> float:

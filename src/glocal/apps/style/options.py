@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 from glocal.errors import ArgumentError
 from glocal.options import DEVICE, Options, option
 
-Preset = Literal["painterly", "brush", "bold", "paper"]
+Preset = Literal["painterly", "patches", "brush", "bold", "paper"]
 _REMEDY = "Leave it out for the preset's."
 
 
@@ -35,7 +35,7 @@ class StyleOptions(Options):
 
     preset: str = option(
         "",
-        "painterly: true to the photo, light stays light. brush: the painting's strokes and shapes. "
+        "painterly: true to the photo, light stays light. patches: painted with pieces of the painting. brush: the painting's strokes and shapes. "
         "bold: large areas of paint. paper: exactly the method of 2017.",
         choices=get_args(Preset),
     )
@@ -64,7 +64,7 @@ class StyleOptions(Options):
     strength: float = option(1.0, "0 is the photo, 1 the full effect.", min=0, max=1, remedy=_REMEDY)
     structure: float = option(
         0.0,
-        "From 0, the painting's shapes, to 1, the photo's structure. Default: 0 (painterly: 0.5).",
+        "From 0, the painting's shapes, to 1, the photo's structure. Default: 0 (painterly, patches: 0.5).",
         min=0,
         max=1,
         remedy=_REMEDY,
@@ -85,6 +85,13 @@ class StyleOptions(Options):
         pattern=DEVICE,
         must="be cpu, cuda or cuda:N",
         remedy="Use cpu.",
+    )
+    method: Literal["networks", "patches"] = field(
+        default="networks",
+        metadata={
+            "help": "networks minimises equation 10; patches joins pieces of the painting.",
+            "hidden": True,
+        },
     )
     maps: int = _tuned(50, "Number of maps of each network.", min=1, max=4096)
     filters: tuple[tuple[int, int], ...] = _tuned(((5, 1),), "(side, dilation) of the filters of each local network.")
@@ -183,6 +190,7 @@ PRESETS: dict[str, StyleOptions] = {
         **_SIZES,
         **structure_parts(0.5),
     ),
+    "patches": StyleOptions(preset="patches", method="patches", structure=0.5, coarsest=64),
     "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.7, **_SIZES),
     "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred"),
     "paper": StyleOptions(preset="paper", size=256),
@@ -205,4 +213,17 @@ def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
         message = f"stylize: there is no option {unknown[0]!r}. Choose from {', '.join(sorted(known))}."
         raise ArgumentError(message)
     given = {name: value for name, value in changes.items() if value is not None}
+    if PRESETS[preset].method == "patches":
+        _check_unused(given)
     return replace(PRESETS[preset], **_with_parts(given))
+
+
+def _check_unused(given: Mapping[str, Any]) -> None:
+    """Refuse options of the networks for the preset `patches`, which has none."""
+    for name in ("iterations", "anchor", "tv", "networks"):
+        if given.get(name, getattr(PRESETS["patches"], name)) != getattr(PRESETS["patches"], name):
+            message = (
+                f"stylize: `{name}` (={given[name]!r}) is an option of the networks, and the preset patches has none. "
+                "Leave it out, or choose another preset."
+            )
+            raise ArgumentError(message)

@@ -218,7 +218,7 @@ def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph)
 def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> dict[str, GramDistance]:
     """Return one distance for each network and each pair of regions, with its target from the paintings."""
     task, options = run.task, run.options
-    paintings = [resized(p, _painting_shape(p, shape, options.style_scale)) for p in task.paintings]
+    paintings = [resized(p, painting_shape(p, shape, options.style_scale)) for p in task.paintings]
     sizes = [(p.shape[0], p.shape[1]) for p in paintings]
     with run.phase("graph"):
         theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
@@ -248,7 +248,7 @@ def _in(graph: Graph, kind: torch.dtype) -> Graph:
     return graph if graph.weights is None else graph.with_weights(graph.weights.to(kind))
 
 
-def _painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
+def painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
     """Return the painting's size at a level: the photo's longer side times the scale, never larger than the painting."""
     h, w = painting.shape[:2]
     return fitted((h, w), min(max(shape) * scale, max(h, w)))

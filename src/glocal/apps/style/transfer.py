@@ -30,6 +30,7 @@ from glocal import color_space as colors
 from glocal.apps.style.estimate import cost, done_before
 from glocal.apps.style.levels import resized
 from glocal.apps.style.options import StyleOptions
+from glocal.apps.style.patches import paint
 from glocal.apps.style.regions import check_weights, region_shares, share_of
 from glocal.apps.style.solve import Checkpoint, Task, solve
 from glocal.color_match import matched
@@ -204,7 +205,8 @@ def stylize(
             start=_start(sources.init, lab, like),
             checkpoint=checkpoint,
         )
-        solution = solve(task, options, meter.relay if meter.callback else None)
+        method = paint if options.method == "patches" else solve
+        solution = method(task, options, meter.relay if meter.callback else None)
         mixed = Parts(solution.lab, lab, original, cover, options)
         rgb = mixed.rgb()
     return StyleResult(
