@@ -189,10 +189,9 @@ def test_a_device_that_is_not_there(folder, capsys):
     assert files_in(folder) == before
 
 
-def test_too_large_for_the_memory_is_refused_before_the_work(folder, capsys):
-    start = time.monotonic()
+def test_too_large_for_the_memory_is_refused_before_the_work(folder, capsys, monkeypatch):
+    monkeypatch.setattr("glocal.apps.style.transfer.stylize", lambda *_, **__: pytest.fail("the work began"))
     assert run(["style", "photo.png", "painting.png", "-o", "out.png", "--size", "30000"]) == 5
-    assert time.monotonic() - start < 20
     assert "GiB" in capsys.readouterr().err
     assert not Path("out.png").exists()
 
