@@ -42,6 +42,23 @@ def test_mixtures_have_their_level_and_repeat(folders, noise, snr):
     assert not all(np.array_equal(a, b) for a, b in zip(made.noisy, other.noisy, strict=True))
 
 
+def test_levels_take_turns(folders):
+    made = bench.mixtures(folders / "clean", None, snr=(0, 10))
+    found = [
+        10 * np.log10(np.square(x).mean() / np.square(y - x).mean())
+        for x, y in zip(made.clean, made.noisy, strict=True)
+    ]
+    assert found == pytest.approx([0, 10], abs=0.01)
+
+
+def test_the_least_gain_shows_a_clip_that_became_worse(folders, monkeypatch):
+    levels = iter([2.0, 3.0, 2.5, 2.9])  # the noisy clips, then the denoised ones
+    monkeypatch.setitem(bench.MEASURES, "PESQ", lambda estimate, clean: next(levels))
+    condition = bench.pairs(folders / "clean", folders / "noisy")
+    row = bench.measure({"noisy": condition}, {"noisy": bench.unchanged})[0]
+    assert row.least_gain == pytest.approx(-0.1)
+
+
 def test_pairs_are_found_by_name(folders):
     found = bench.pairs(folders / "clean", folders / "noisy")
     assert found.sigmas == pytest.approx([0.02, 0.02], rel=0.05)
@@ -74,7 +91,7 @@ def test_command_writes_the_figures(folders, capsys):
     assert [(row["set"], row["method"]) for row in kept["rows"]] == [
         ("white", "noisy"), ("white", "voice"), ("noise", "noisy"), ("noise", "voice"),
     ]  # fmt: skip
-    assert (kept["snr"], kept["seed"]) == (5.0, 0)
+    assert (kept["snr"], kept["seed"]) == ([5.0], 0)
     assert kept["rows"][1]["si_sdr"] > kept["rows"][0]["si_sdr"] + 5
     assert f"{kept['rows'][1]['si_sdr']:.2f}" in capsys.readouterr().out
 

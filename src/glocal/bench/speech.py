@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from glocal.apps.speech import noises
 from glocal.apps.speech.data import RATE, SUFFIXES, read_mono
@@ -40,8 +41,9 @@ _FIELDS = {"si_sdr": "SI-SDR", "pesq": "PESQ", "stoi": "STOI"}
 class Row:
     """One method on one set: means over the clips, None where a measure is not installed.
 
-    `si_sdr_error` is the standard error over the clips. `real_time` is the real-time factor on one core: processor seconds, of
-    all threads together, for each second of sound.
+    `si_sdr_error` is the standard error over the clips. `least_gain` is the smallest change of PESQ of a clip, compared with
+    the noisy clip: it is negative if a clip became worse. `real_time` is the real-time factor on one core: processor
+    seconds, of all threads together, for each second of sound.
     """
 
     set: str
@@ -51,6 +53,7 @@ class Row:
     si_sdr_error: float | None
     pesq: float | None
     stoi: float | None
+    least_gain: float | None
     real_time: float
 
 
@@ -75,12 +78,15 @@ def pairs(clean: Path, noisy: Path, *, clips: int | None = None, seed: int = 0) 
     return _condition(found)
 
 
-def mixtures(clean: Path, noise: Path | None, *, snr: float, clips: int | None = None, seed: int = 0) -> Condition:
+def mixtures(
+    clean: Path, noise: Path | None, *, snr: float | Sequence[float], clips: int | None = None, seed: int = 0
+) -> Condition:
     """Add noise to the files of `clean` at `snr` decibels: an excerpt of a file in `noise`, or white noise for None.
 
-    The noises take turns in an order that the seed draws, and so do the excerpts. Short noises are repeated. The sum is made
-    quieter where it would clip.
+    The noises take turns in an order that the seed draws; several levels take turns too. Short noises are repeated. The sum
+    is made quieter where it would clip.
     """
+    levels = [snr] if isinstance(snr, (int, float)) else list(snr)
     paths = _drawn(clean, clips, seed)
     files = [] if noise is None else _drawn(noise, None, seed)
     found = []
@@ -89,7 +95,7 @@ def mixtures(clean: Path, noise: Path | None, *, snr: float, clips: int | None =
         x = read_mono(path)
         e = draw.standard_normal(len(x)) if noise is None else _excerpt(files[i % len(files)], len(x), draw)
         clip, sound = torch.from_numpy(x)[None], torch.from_numpy(e.astype(np.float32))[None]
-        y = (clip + noises.at_snr(clip, sound, snr))[0].numpy()
+        y = (clip + noises.at_snr(clip, sound, levels[i % len(levels)]))[0].numpy()
         gain = np.float32(min(1.0, _PEAK / max(1e-9, float(np.abs(y).max()))))
         found.append((x * gain, y * gain))
     return _condition(found)
@@ -120,8 +126,9 @@ def measure(
     """Run every method on every set and return a row for each."""
     rows = []
     for number, (name, condition) in enumerate(conditions.items()):
+        noisy = [MEASURES["PESQ"](y, x) for x, y in zip(condition.clean, condition.noisy, strict=True)]
         for place, (label, method) in enumerate(compared.items()):
-            rows.append(_row(name, label, method, condition))
+            rows.append(_row(name, label, method, condition, np.array(noisy)))
             if progress is not None:
                 progress((number + (place + 1) / len(compared)) / len(conditions))
     return rows
@@ -130,17 +137,22 @@ def measure(
 def text(rows: Sequence[Row]) -> str:
     """Return a table for a terminal."""
     width, sets = max(len(row.method) for row in rows), max(len(row.set) for row in rows)
-    lines = [f"{'':{sets}}  {'':{width}}  SI-SDR  PESQ   STOI  real time"]
+    lines = [f"{'':{sets}}  {'':{width}}  SI-SDR  PESQ   STOI  least gain  real time"]
     for row in rows:
         cells = [
             f"{'-' if value is None else format(value, form):>{size}}"
-            for value, form, size in ((row.si_sdr, ".2f", 6), (row.pesq, ".2f", 4), (row.stoi, ".3f", 5))
+            for value, form, size in (
+                (row.si_sdr, ".2f", 6),
+                (row.pesq, ".2f", 4),
+                (row.stoi, ".3f", 5),
+                (row.least_gain, "+.2f", 10),
+            )
         ]
         lines.append(f"{row.set:{sets}}  {row.method:{width}}  {'  '.join(cells)}  {row.real_time:9.3f}")
     return "\n".join(lines)
 
 
-def _row(name: str, label: str, method: Method, condition: Condition) -> Row:
+def _row(name: str, label: str, method: Method, condition: Condition, noisy_pesq: NDArray[np.float64]) -> Row:
     method(np.ascontiguousarray(condition.noisy[0]), float(condition.sigmas[0]))  # compiles and loads
     spent = 0.0
 
@@ -155,8 +167,12 @@ def _row(name: str, label: str, method: Method, condition: Condition) -> Row:
     scores = {field: summarised(label, measure, [values[measure]]) for field, measure in _FIELDS.items()}
     means = {field: None if math.isnan(score.mean) else score.mean for field, score in scores.items()}
     error = None if means["si_sdr"] is None else scores["si_sdr"].error
+    gains = np.asarray(values["PESQ"]) - noisy_pesq
+    least = None if np.isnan(gains).all() else float(np.nanmin(gains))
     seconds = sum(len(clip) for clip in condition.noisy) / RATE
-    return Row(name, label, len(condition.sigmas), si_sdr_error=error, real_time=spent / seconds, **means)
+    return Row(
+        name, label, len(condition.sigmas), si_sdr_error=error, least_gain=least, real_time=spent / seconds, **means
+    )
 
 
 def _condition(found: Sequence[tuple[Samples, Samples]]) -> Condition:

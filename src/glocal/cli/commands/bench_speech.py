@@ -22,7 +22,10 @@ class SpeechBenchOptions:
             "help": "A folder of noises to add instead, or the word white; may be given several times, each is a set."
         },
     )
-    snr: float = field(default=5.0, metadata={"help": "Speech to added noise, in decibels."})
+    snr: tuple[float, ...] = field(
+        default=(5.0,),
+        metadata={"help": "Speech to added noise, in decibels; if given several times, the recordings take turns."},
+    )
     clips: int | None = field(default=None, metadata={"help": "Only so many recordings, drawn by the seed.", "min": 1})
     seed: int = field(default=0, metadata={"help": "Draws recordings and noises.", "min": 0})
     methods: tuple[str, ...] = field(
@@ -67,7 +70,7 @@ def speech(options: SpeechBenchOptions, run: RunOptions) -> None:
         rows = bench.measure(conditions, compared, progress=tell)
     kept: dict[str, Any] = {"benchmark": "speech", "machine": timing.metadata(), "rows": [asdict(row) for row in rows]}
     if options.noisy is None:
-        kept |= {"snr": options.snr, "seed": seed}
+        kept |= {"snr": list(options.snr), "seed": seed}
     if options.output is not None:
         timing.write_json(options.output, kept)
     report.result(kept, bench.text(rows))
