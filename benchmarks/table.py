@@ -42,10 +42,22 @@ def speech(rows: list[dict[str, Any]]) -> list[str]:
         mine = {row["set"]: row for row in rows if row["method"] == method}
         cells = []
         for name in sets:
+            if name not in mine:
+                cells.append("-")
+                continue
             found = ((mine[name][measure], digits) for measure, digits in (("si_sdr", 1), ("pesq", 2), ("stoi", 3)))
             cells.append(" / ".join("-" if value is None else f"{value:.{digits}f}" for value, digits in found))
         factor = sum(row["real_time"] for row in mine.values()) / len(mine)
         lines.append(f"| {method} | {' | '.join(cells)} | {f'{factor:.2g}' if factor >= 1e-3 else ''} |")
+    return lines
+
+
+def voice_graph(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per kind of graph: the gain in SI-SDR of each seed."""
+    lines = ["| graph | parameters added | real noise | white noise |", "|---|---|---|---|"]
+    for row in rows:
+        cells = [" / ".join(f"{gain:+.3f}" for gain in row[name]) for name in ("real", "white")]
+        lines.append(f"| {row['kind']} | {row['parameters']:,} | {' | '.join(cells)} |")
     return lines
 
 
@@ -99,6 +111,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(cluster(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
+    if kept["benchmark"] == "voice_graph":
+        return "\n".join(voice_graph(kept["rows"]))
     if kept["benchmark"] == "style_agreement":
         return "\n".join(style_agreement(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "denoise":

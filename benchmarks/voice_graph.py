@@ -192,7 +192,7 @@ def table(folder: Path) -> None:
         if found:
             rows.append({"kind": kind, "parameters": found[0]["parameters"], "real": real, "white": white})
     steps = json.loads(next(folder.glob("*.json")).read_text())["steps"]
-    RESULTS.write_text(json.dumps({"steps": steps, "rows": rows}, indent=1) + "\n")
+    RESULTS.write_text(json.dumps({"benchmark": "voice_graph", "steps": steps, "rows": rows}, indent=1) + "\n")
     for row in rows:
         print(row)
 

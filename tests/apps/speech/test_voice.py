@@ -7,6 +7,7 @@ import torch
 
 import glocal
 from glocal import samples
+from glocal.apps.speech import voice_training
 from glocal.apps.speech.metrics import si_sdr
 from glocal.apps.speech.mixing import Mixer, Recordings
 from glocal.apps.speech.models import VoiceDenoiser, load_voice, network_in, save_trained
@@ -85,7 +86,14 @@ def test_auto_takes_frames_where_the_noise_level_is_known():
         SpeechOptions(model="voice", sigma=0.1)
 
 
-def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data):
+@pytest.fixture
+def few_pairs(monkeypatch):
+    """Validate on three pairs, not on 48."""
+    whole = voice_training.validation_set
+    monkeypatch.setattr(voice_training, "validation_set", lambda speech, noise: whole(speech, noise, 3))
+
+
+def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pairs):
     plan = VoicePlan(steps=4, batch=2, seconds=0.3, warmup=2)
     whole = train_voice(data, tmp_path / "whole", plan, TINY, every=2)
     train_voice(data, tmp_path / "parts", plan, TINY, every=1, seconds=0)
@@ -137,7 +145,7 @@ def test_faster_play_raises_the_pitch(data):
     torch.testing.assert_close(rows.std(1), torch.full((8,), 9000 / 32768 / 2**0.5), rtol=0.02, atol=0)
 
 
-def test_a_training_may_start_from_a_trained_network(tmp_path, data):
+def test_a_training_may_start_from_a_trained_network(tmp_path, data, few_pairs):
     torch.manual_seed(3)
     start = VoiceNet(TINY)
     net = train_voice(data, tmp_path, VoicePlan(steps=1, batch=2, seconds=0.3, rate=1e-9), start=start)

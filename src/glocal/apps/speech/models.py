@@ -26,7 +26,7 @@ RATE = 16000
 SHIPPED = "speech-frames"
 SHIPPED_VOICE = "speech-voice"
 _REACH = 8000  # search radius of the paper's graph in signals longer than one second
-_SECONDS = 10  # size of a block of frames: more would need more memory, less would process more frames twice
+_SECONDS = {"frames": 10, "voice": 20}  # of a block: more would need more memory, less would process more frames twice
 _LEAST = 32  # shorter signals are padded with zeros
 
 
@@ -48,7 +48,9 @@ class FrameDenoiser:
     def __init__(self, net: FrameNet, *, sigma: float | None) -> None:
         self.net, self.sigma = net.eval(), sigma
         grid = net.shape.hop * net.shape.step
-        self.plan = Plan(0, context=-(-net.shape.context // grid) * grid, grid=grid).with_block(_SECONDS * RATE)
+        self.plan = Plan(0, context=-(-net.shape.context // grid) * grid, grid=grid).with_block(
+            _SECONDS["frames"] * RATE
+        )
 
     @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:
@@ -69,7 +71,7 @@ class VoiceDenoiser:
     def __init__(self, net: VoiceNet) -> None:
         self.net = net.eval()
         hop = net.shape.hop
-        self.plan = Plan(0, context=-(-net.shape.context // hop) * hop, grid=hop).with_block(_SECONDS * RATE)
+        self.plan = Plan(0, context=-(-net.shape.context // hop) * hop, grid=hop).with_block(_SECONDS["voice"] * RATE)
 
     @torch.no_grad()
     def __call__(self, samples: NDArray[np.float32], first: int, last: int) -> NDArray[np.float32]:

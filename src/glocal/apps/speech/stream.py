@@ -40,8 +40,8 @@ _RESAMPLING = 3000  # samples of the lower rate that wait in the two resamplers 
 class SpeechStream:
     """Denoise sound while it arrives: `push` takes a block and returns what is ready, `finish` returns the rest.
 
-    All blocks together have as many samples as came in, in the same place and at the same level. The result does not depend on the
-    sizes of the blocks. `glocal speech` and `denoise_speech` are made of it.
+    The output has as many samples as the input, in the same place and at the same level. The result does not depend on the
+    sizes of the pieces. `glocal speech` and `denoise_speech` use this class.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ class SpeechStream:
     options : SpeechOptions or None
         As for `denoise_speech`. The models `local` and `nonlocal` need `sigma`.
     block : float or None
-        Seconds that the model computes at once; None is 10 (4 for the paper's models). Smaller blocks come out sooner and take more
-        time, since the surroundings of each are computed again.
+        Seconds that the model computes at once; None is 20 for `voice`, 10 for `frames` and 4 for the paper's models.
+        Smaller blocks come out sooner. They take more time, because the surroundings of each block are computed again.
     denoiser : Denoiser or None
         A model that is loaded already, instead of the one that the options name.
 
     Attributes
     ----------
     latency : float
-        Seconds of sound, at most, that have gone in and not come out: the block, and the 2.2 s (`voice`) after it on which its
-        result depends. The time that computing takes comes on top.
+        The largest delay in seconds: the block, and the 2.3 s (`voice`) after it on which its result depends. The time for
+        computing is not included.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class SpeechStream:
     >>> noisy = np.zeros(40_000, np.float32)
     >>> parts = [stream.push(noisy[i : i + 800]) for i in range(0, 40_000, 800)] + [stream.finish()]
     >>> len(np.concatenate(parts)), round(stream.latency, 1)
-    (40000, 2.4)
+    (40000, 2.5)
     """
 
     def __init__(
