@@ -39,8 +39,8 @@ def replay(
 ) -> None:
     """Run again what made FILE, from the recipe inside of it, and say whether the result is the same.
 
-    The inputs are looked for under their names in the recipe, beside FILE and in the folders of --inputs, and told by
-    their sums. Leaves with 0 if the new result is the same, with 1 if it is not.
+    The inputs are searched by the names in the recipe, next to FILE and in the folders of --inputs, and recognised by
+    their hashes. The exit code is 0 if the new result is the same, and 1 if it is not.
     """
     from glocal.files.embedded import compare_files, recipe_of
     from glocal.files.provenance import versions
