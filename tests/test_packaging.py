@@ -121,3 +121,6 @@ def test_wheel_and_sdist_are_built_whole(tmp_path):
     top = {"conftest.py", "Makefile", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md"}
     assert top | {"tests/test_packaging.py", "docs/architecture.md", "src/glocal/samples/bridge.jpg"} <= names
     assert {"examples/demo.py", "benchmarks/table.py"} <= names
+    for folder, pattern in (("tests", "*.py"), ("docs", "*.md"), ("src/glocal/samples", "*.jpg")):
+        assert {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob(pattern)} <= names
+    assert "tests/files/written_by_0_1/grid.graph.safetensors" in names

@@ -50,6 +50,14 @@ def test_command_writes_the_figures(pictures, tmp_path, capsys):
     assert f"{rows[0]['psnr']:.2f}" in text
 
 
+def test_quick_measures_on_a_shipped_photo(tmp_path, capsys):
+    out = tmp_path / "b.json"
+    assert run(["bench", "denoise", "--quick", "--methods", "noisy", "-o", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert {(row["set"], row["method"], row["pictures"]) for row in rows} == {("samples", "noisy", 1)}
+    assert [row["psnr"] for row in rows] == pytest.approx([24.7, 20.5, 15.2], abs=0.3)  # noisy values are clipped
+
+
 def test_messages(tmp_path, capsys):
     assert run(["bench", "denoise"]) == 2
     assert "Try: name folders with --data" in capsys.readouterr().err

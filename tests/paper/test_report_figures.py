@@ -40,6 +40,7 @@ def test_figure_1_is_a_grid_of_photos_and_paintings(job):
     assert first.title == "Figure 1: the paper's setting"
     assert first.columns == 3
     assert first.plates[0] is None
+    assert not first.reflows  # it stays a grid on a telephone
     names = [plate.name for plate in first.plates[1:]]
     assert names[:2] == ["fig1-paper-style-van-gogh", "fig1-paper-style-mosaic"]
     assert names[2:5] == ["fig1-paper-photo-bridge", "fig1-paper-bridge-van-gogh", "fig1-paper-bridge-mosaic"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from glocal.apps.style.options import StyleOptions
 from glocal.errors import ArgumentError
-from glocal.jobs.failures import Stopped
+from glocal.jobs.failures import Stopped, visible
 from glocal.jobs.interrupt import stop_on_interrupt
 from glocal.jobs.job import Cost, Header, Inputs, Job
 from glocal.options import option, parse_numbers
@@ -153,7 +154,9 @@ class StyleJob(Job):
             write_image(self.files.preview, Picture(result.rgb), depth="8", overwrite=True)
         if self.files.compare:
             paintings = [to_srgb(read_image(path)) for path in inputs.others]
-            sheet = side_by_side([to_srgb(result.original), *paintings, result.rgb])
+            names = [Path(path).name for path in (inputs.source, *inputs.others)]
+            labels = [visible(name) for name in (*names, f"result ({self.options.preset})")]
+            sheet = side_by_side([to_srgb(result.original), *paintings, result.rgb], labels=labels)
             write_image(self.files.compare, Picture(sheet), overwrite=inputs.overwrite)
         if self.files.recipe:
             with write_whole(self.files.recipe, overwrite=inputs.overwrite) as beside:

@@ -74,6 +74,11 @@ class Figure:
     wide: bool = True
     """Take the whole width; two narrow figures in a row share it."""
 
+    @property
+    def reflows(self) -> bool:
+        """Whether a narrow screen shows it in two columns. A grid with an empty corner has rows and columns to keep."""
+        return self.columns > 2 and None not in self.plates
+
 
 @dataclass(frozen=True)
 class Table:

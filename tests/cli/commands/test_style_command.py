@@ -87,7 +87,11 @@ def test_json_recipe_compare_and_preview(folder, capsys):
     result = json.loads(capsys.readouterr().out)["results"][0]
     assert result["recipe"] == json.loads(Path("r.json").read_text()) == read_recipe("out.tif")
     assert len(result["losses"]) == 1
-    assert pixels("side.png").shape == (17, 24 + 8 + 17 + 8 + 24, 3)
+    side = pixels("side.png")
+    assert side.shape == (17 + 18, 24 + 8 + 17 + 8 + 24, 3)
+    labels = side[17:]
+    assert all((part < 120).any() for part in (labels[:, :24], labels[:, 32:49], labels[:, 57:]))  # each has its own
+    assert (labels[:, 24:32] == 255).all()
     assert np.abs(pixels("now.jpg") - read_image("out.tif").pixels).mean() < 20
 
 
