@@ -37,7 +37,7 @@ def test_2000_files_survive_workers_and_commands_that_are_killed(tmp_path):
     draw = random.Random(0)
     killed = {"workers": 0, "commands": 0, "starts": 0}
     end = time.monotonic() + 60 * minutes
-    run = None
+    run, before = None, 0
     while True:
         if run is None:
             run = subprocess.Popen([*command, "--skip-existing"], cwd=tmp_path, start_new_session=True)
@@ -50,8 +50,10 @@ def test_2000_files_survive_workers_and_commands_that_are_killed(tmp_path):
             continue
         if code is not None:
             break
-        if time.monotonic() > end:
-            continue  # let it finish
+        now = len(list((tmp_path / "out").glob("*.txt")))
+        if time.monotonic() > end or now == before:
+            continue  # let it finish, or at least start
+        before = now
         alive = workers(run.pid)
         if draw.random() < 0.05:
             os.killpg(run.pid, signal.SIGKILL)

@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.apps.denoise.crops import Crops
 from glocal.apps.denoise.data import Photos
+from glocal.apps.denoise.deep import DeepShape
+from glocal.apps.denoise.deep_training import Plan, Training
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import Architecture
 from glocal.cli import main
@@ -41,6 +44,14 @@ def train(folder, ranks, *, stop=False):
     return model, ended
 
 
+def deep_training(ranks):
+    """A deep network with a small shape, trained on noise."""
+    pictures = [("", np.random.default_rng(1).integers(0, 256, (40, 40, 1), dtype=np.uint8))]
+    crops = Crops(pictures, side=16, shares={"": 1.0}, device="cpu")
+    shape = DeepShape(widths=(4, 8, 8), blocks=(1, 1, 1, 1), graph_blocks=1, radius=3, neighbors=4, embedding=4)
+    return Training(shape, crops, Plan(8, 2, warm=1, batch=4, side=16), ranks=ranks)
+
+
 def run_command(folder):
     arguments = [
         "train",
@@ -64,6 +75,9 @@ if __name__ == "__main__":  # in each of two processes
         assert not ended.finished, ended
         (place / f"process{both.rank}").write_text(str(ended.step))
         assert run_command(place) == 0
+        deep = deep_training(both)
+        deep.run(4)
+        deep.save(place / "deep")
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +125,19 @@ def test_the_command_gives_the_same_network(two, tmp_path):
     assert json.loads((two / "net" / "options.json").read_text())["batch"] == 2
 
 
-def test_batches_that_cannot_be_shared_are_refused(monkeypatch, capsys):
+def test_a_deep_network_has_the_same_losses_and_is_continued_by_one_process(two):
+    alone, shared = deep_training(Ranks()), deep_training(Ranks())
+    alone.run(4)
+    shared.load(two / "deep")
+    assert float(shared.total) == pytest.approx(float(alone.total), rel=1e-5)
+    alone.run(8)
+    shared.run(8)
+    assert float(shared.total) == pytest.approx(float(alone.total), rel=1e-4)
+
+
+def test_batches_that_cannot_be_shared_are_refused(monkeypatch):
     with pytest.raises(ArgumentError, match=r"`batch` \(=3\) must be a multiple of the number of processes \(=2\)"):
         Ranks(0, 2).share(3)
     assert [list(Ranks(rank, 2).share(4)) for rank in (0, 1)] == [[0, 2], [1, 3]]
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert main.run(["train", "image", "photos.npz", "-o", "net", "--model", "small"]) == 2
-    assert "--model small trains in one process. Try: start it without torchrun." in capsys.readouterr().err
     monkeypatch.setenv("LOCAL_RANK", "1")
     assert (local_device("cuda"), local_device("cpu")) == ("cuda:1", "cpu")

@@ -7,7 +7,7 @@ the other, matrices of one shape together, so that a step is a few batched opera
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -141,8 +141,10 @@ class FlatMuon:
         """Let the network compute with these values (`values` or `mean`) until the next step."""
         self.used.copy_(values)
 
-    def step(self, loss: Tensor, rate: Tensor) -> Tensor:
+    def step(self, loss: Tensor, rate: Tensor, *, mean: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Move all parameters against the gradient of `loss` by `rate` (a tensor: CUDA graphs read it again each time).
+
+        `mean` averages the gradient over several processes.
 
         Returns the norm of the gradient before clipping. A gradient that is not finite counts as 0.
         """
@@ -150,6 +152,7 @@ class FlatMuon:
         with torch.no_grad():
             self._copy(slopes)
             g = self.slopes.to(torch.float32)
+            g = g if mean is None else mean(g)
             norm = g.norm()
             fine = torch.isfinite(norm)
             g = torch.where(fine, g * (self.clip / norm.clamp(min=self.clip)), 0.0)

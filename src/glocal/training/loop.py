@@ -24,9 +24,8 @@ from torch import Tensor, nn
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, InputError
 from glocal.machine import machine, now
-from glocal.training.ranks import Ranks
+from glocal.training.ranks import ALONE, Ranks
 
-ALONE = Ranks()
 _ASK = 16  # steps between questions whether to stop, which all processes have to answer alike
 
 

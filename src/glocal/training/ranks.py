@@ -80,6 +80,9 @@ class Ranks:
         return DistributedDataParallel(_Loss(model, loss), broadcast_buffers=False)
 
 
+ALONE = Ranks()
+
+
 class _Loss(nn.Module):
     """A loss as a module: DistributedDataParallel averages the gradients of what its forward computes."""
 

@@ -22,6 +22,7 @@ from glocal.apps.denoise.models import save_deep
 from glocal.apps.denoise.options import DeepTrainOptions
 from glocal.errors import ArgumentError
 from glocal.training.loop import Record, StepProgress
+from glocal.training.ranks import ALONE, Ranks
 
 Report = Callable[[StepProgress], bool | None] | None
 _PAIR = 1.6  # side of a pair of photos, in sides of a crop
@@ -94,6 +95,7 @@ def train_deep(
     seed: int = 0,
     device: str = "cpu",
     progress: Report = None,
+    ranks: Ranks = ALONE,
 ) -> Path | None:
     """Train a deep network, or continue a training that is in `folder`.
 
@@ -110,7 +112,8 @@ def train_deep(
     assert options.model is not None
     name = f"image-{options.model}" if options.model == "photo" else f"image-{options.model}-{options.colors}"
     finished = folder / f"{name}.safetensors"
-    _same_options(options, seed, folder / f"{name}.json")
+    _same_options(options, seed, folder / f"{name}.json", writes=ranks.first)
+    ranks.wait()
     if finished.exists():
         return finished
     channels = 3 if options.model == "photo" or options.colors == "color" else 1
@@ -121,10 +124,11 @@ def train_deep(
         [photos], model=options.model, channels=channels, side=plan.side, pairs=options.pairs, seed=seed, device=device
     )
     dtype = torch.bfloat16 if device.startswith("cuda") else torch.float32
-    training = Training(shape, stuff.examples, plan, seed=seed, dtype=dtype)
+    training = Training(shape, stuff.examples, plan, seed=seed, dtype=dtype, ranks=ranks)
     state = folder / f"{name}.state"
     if state.exists():
         training.load(state)
+    ranks.wait()  # the first process may only write once all have read
     if device.startswith("cuda"):
         training.record()
     started, first = time.perf_counter(), training.done
@@ -136,15 +140,18 @@ def train_deep(
         left = seconds / (training.done - first) * (plan.steps - training.done)
         middle = scores[len(scores) // 2]  # at 25 of 255, or after denoising
         record = Record(stage=name, step=training.done, loss=0.0, validation=middle, seconds=seconds)
-        if progress is not None and progress(StepProgress(name, training.done, plan.steps, seconds, left, record)):
+        told = StepProgress(name, training.done, plan.steps, seconds, left, record)
+        if ranks.agreed(progress is not None and bool(progress(told)), training.draws.device):
             return None
+    if not ranks.first:
+        return finished
     net = DeepDenoiser(shape)
     net.load_state_dict(training.averaged())
     info = {"model": options.model, "steps": plan.steps, "seed": seed, "pictures": stuff.pictures}
     return save_deep(net, name, folder, info={**info, "validation_psnr": [round(x, 3) for x in scores]})
 
 
-def _same_options(options: DeepTrainOptions, seed: int, path: Path) -> None:
+def _same_options(options: DeepTrainOptions, seed: int, path: Path, *, writes: bool) -> None:
     """Refuse a training with other options. Record those of a new one."""
     wanted = {**asdict(options), "seed": seed}
     wanted.pop("every")
@@ -156,5 +163,6 @@ def _same_options(options: DeepTrainOptions, seed: int, path: Path) -> None:
         if found != wanted:
             message = f"train: {str(path.parent)!r} has a training with {found}, not {wanted}. Use another folder."
             raise ArgumentError(message)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    if writes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")

@@ -25,6 +25,7 @@ from glocal.apps.denoise.crops import DRAWS, Array, Crops
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.errors import ArgumentError, InputError
 from glocal.optim.muon import FlatMuon
+from glocal.training.ranks import ALONE, Ranks
 
 LEVELS = (15 / 255, 25 / 255, 50 / 255)
 _PIECE = 3_500_000  # numbers in one file of a checkpoint: 14 MB
@@ -85,6 +86,14 @@ class Training:
         The dtype in which the network computes. Parameters and moments are float32.
     start : mapping or None
         Parameters of a network that differs at most in the number of noise maps. The training begins with them.
+    ranks : Ranks
+        The processes that share each batch. All draw the numbers of the whole batch, and each uses its part. The result is
+        the same for any number of processes, up to rounding.
+
+    Raises
+    ------
+    ArgumentError
+        The batch is not a multiple of the number of processes.
     """
 
     def __init__(
@@ -96,7 +105,10 @@ class Training:
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
         start: Mapping[str, Tensor] | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        ranks.share(plan.batch)
+        self.ranks = ranks
         device = crops.pixels.device
         torch.manual_seed(seed)
         self.shape, self.crops, self.plan, self.seed = shape, crops, plan, seed
@@ -128,15 +140,21 @@ class Training:
     def _update(self) -> None:
         plan = self.plan
         with torch.no_grad():
-            crop = self.crops.example(self.draws, self.noise, plan.sigma)
+            mine = slice(self.ranks.rank, None, self.ranks.count)
+            crop = self.crops.example(self.draws[mine], self.noise[mine], plan.sigma)
         found = self.net(crop.noisy, crop.noise)
         errors = ((found - crop.clean).square().mean((1, 2, 3)) + 1e-8).sqrt()
         loss = (errors / crop.level.clamp(min=1 / 255) ** plan.power).mean()
-        self.optimizer.step(loss, self.rate)
-        self.total += loss.detach()
+        self.optimizer.step(loss, self.rate, mean=self.ranks.mean if self.ranks.count > 1 else None)
+        self.total += self.ranks.mean(loss.detach())
 
     def record(self) -> None:
-        """Record the step as a CUDA graph. The state is restored after the trial steps that this needs."""
+        """Record the step as a CUDA graph. The state is restored after the trial steps that this needs.
+
+        With several processes the step is not recorded: they wait for each other within it.
+        """
+        if self.ranks.count > 1:
+            return
         kept = {name: value.clone() for name, value in self.optimizer.state().items()}
         self.draws.uniform_()
         self.noise.normal_()
@@ -153,7 +171,12 @@ class Training:
         self.total.zero_()
 
     def save(self, folder: Path) -> None:
-        """Write the state as `state-0.npz`, `state-1.npz`, ... of at most 14 MB each, and `training.json`."""
+        """Write the state as `state-0.npz`, `state-1.npz`, ... of at most 14 MB each, and `training.json`.
+
+        Of several processes, the first one writes.
+        """
+        if not self.ranks.first:
+            return
         folder.mkdir(parents=True, exist_ok=True)
         pieces: list[tuple[str, Array]] = []
         for name, value in self.optimizer.state().items():

@@ -20,8 +20,8 @@ from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
 from glocal.errors import ArgumentError, InputError
 from glocal.machine import check_device
-from glocal.training.loop import ALONE, Draws, Fitted, Stage, StepProgress, fit
-from glocal.training.ranks import Ranks
+from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit
+from glocal.training.ranks import ALONE, Ranks
 
 Report = Callable[[StepProgress], bool | None] | None
 

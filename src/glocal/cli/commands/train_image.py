@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,11 +10,11 @@ import typer
 
 from glocal.apps.denoise.options import DataOptions, DeepTrainOptions, TrainOptions
 from glocal.cli.shell.console import Report, RunOptions
-from glocal.errors import ArgumentError
 from glocal.jobs.failures import Stopped
 
 if TYPE_CHECKING:
     from glocal.apps.denoise.data import Photos
+    from glocal.training.ranks import Ranks
 
 _NAMED = 5  # skipped files that are named one by one
 
@@ -36,11 +35,6 @@ def train_image(
 
     With --model a deep network is trained on photos of any size: DATA is a folder, or a .npz of benchmarks/pack_photos.py.
     """
-    if deep.model is not None:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-            raise ArgumentError(f"train image: --model {deep.model} trains in one process. Start it without torchrun.")
-        _train_deep(data, output, options, deep, photos, run)
-        return
     from glocal.apps.denoise.training import resolve, train, weights_file
     from glocal.training.loop import read_log
     from glocal.training.ranks import joined, local_device
@@ -48,6 +42,9 @@ def train_image(
     options = replace(options, batch=deep.batch or 1)
     with joined(local_device(resolve(options.device))) as ranks:
         report = Report(run if ranks.first else replace(run, quiet=True))
+        if deep.model is not None:
+            _train_deep(data, output, options, deep, photos, report, ranks)
+            return
         loaded = load(data, photos, report)
         counts = loaded.counts()
         report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
@@ -66,13 +63,18 @@ def train_image(
 
 
 def _train_deep(
-    data: Path, output: Path, options: TrainOptions, deep: DeepTrainOptions, photos: DataOptions, run: RunOptions
+    data: Path,
+    output: Path,
+    options: TrainOptions,
+    deep: DeepTrainOptions,
+    photos: DataOptions,
+    report: Report,
+    ranks: Ranks,
 ) -> None:
     from glocal.apps.denoise.crops import PackedPhotos
     from glocal.apps.denoise.deep_recipe import train_deep
     from glocal.apps.denoise.training import resolve
 
-    report = Report(run)
     held = {"validation": photos.validation, "seed": photos.split_seed}
     packed = PackedPhotos.load(data) if data.suffix == ".npz" else PackedPhotos.of_folder(data, **held)
     report.say(f"{packed.parts.count('train')} photos to train, {packed.parts.count('validation')} to validate")
@@ -85,10 +87,12 @@ def _train_deep(
                 seed=options.seed,
                 device=resolve(options.device),
                 progress=lambda p: report.training(p, tell),
+                ranks=ranks,
             )
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
-    report.result({"weights": str(path)}, str(path))
+    if ranks.first:
+        report.result({"weights": str(path)}, str(path))
 
 
 def load(data: Path, options: DataOptions, report: Report) -> Photos:
