@@ -144,6 +144,7 @@ def test_the_caller_sees_the_picture_and_can_stop(pictures):
 
     def stop(now):
         seen.append((now.image.shape, now.fraction))
+        assert now.iteration <= now.iterations
         return len(seen) == 2
 
     result = stylize(*pictures, preset="patches", size=160, progress=stop)

@@ -61,6 +61,7 @@ class _Run:
     total: float
     level: int = 0
     levels: int = 1
+    rounds: int = 0  # at this level
     done: float = 0.0
     stopped: bool = False
     losses: list[list[float]] = field(default_factory=list)
@@ -73,7 +74,8 @@ class _Run:
         if self.callback is not None:
             now = Progress(
                 self.done / self.total, step="paint", seconds=time.perf_counter() - self.began, level=self.level,
-                levels=self.levels, iteration=len(self.losses[-1]), loss=loss, image=picture,
+                levels=self.levels, iteration=len(self.losses[-1]), iterations=self.rounds, loss=loss,
+                image=picture,
             )  # fmt: skip
             self.stopped = bool(self.callback(now))
         return self.stopped
@@ -103,6 +105,7 @@ def paint(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     with undisturbed():
         for run.level, (shape, sizes) in enumerate(zip(shapes, plan, strict=True)):
             run.losses.append([])
+            run.rounds = sum(rounds for _, rounds in sizes)
             paintings = [resized(p, painting_shape(p, shape, options.style_scale)) for p in task.paintings]
             photo = resized(task.photo, shape)
             target = repainted(photo, paintings, task.weights, generator)
