@@ -46,19 +46,19 @@ def levels(*shape, high=256):
     return RNG.integers(0, high, shape)
 
 
-# Few numbers of channels: the CPU compiles its kernels for each.
+# Three channels, as in most other tests: the CPU compiles its kernels for each number of channels.
 PAIRS = {
-    "random": (levels(9, 11, 2), levels(13, 8, 2)),
-    "ties": (levels(12, 9, 2, high=2), levels(9, 12, 2, high=2)),
-    "constant": (np.full((6, 7, 2), 3), np.full((7, 9, 2), 3)),
-    "periodic": (np.tile(levels(4, 3, 2), (3, 4, 1)), np.tile(levels(4, 3, 2), (4, 3, 1))),
-    "flat source": (levels(9, 11, 2), np.full((9, 9, 2), 3)),
-    "natural": (PHOTO[100:123, 200:219, :2], PHOTO[120:139, 190:213, :2]),
-    "row": (levels(1, 60, 2), levels(1, 45, 2)),
-    "column": (levels(60, 1, 2), levels(45, 1, 2)),
-    "line": (levels(70, 2), levels(90, 2)),
-    "video": (levels(3, 6, 7, 2), levels(4, 5, 8, 2)),
-    "one frame": (levels(1, 6, 7, 2), levels(4, 5, 8, 2)),
+    "random": (levels(9, 11, 3), levels(13, 8, 3)),
+    "ties": (levels(12, 9, 3, high=2), levels(9, 12, 3, high=2)),
+    "constant": (np.full((6, 7, 3), 3), np.full((7, 9, 3), 3)),
+    "periodic": (np.tile(levels(4, 3, 3), (3, 4, 1)), np.tile(levels(4, 3, 3), (4, 3, 1))),
+    "flat source": (levels(9, 11, 3), np.full((9, 9, 3), 3)),
+    "natural": (PHOTO[100:123, 200:219], PHOTO[120:139, 190:213]),
+    "row": (levels(1, 60, 3), levels(1, 45, 3)),
+    "column": (levels(60, 1, 3), levels(45, 1, 3)),
+    "line": (levels(70, 3), levels(90, 3)),
+    "video": (levels(3, 6, 7, 3), levels(4, 5, 8, 3)),
+    "one frame": (levels(1, 6, 7, 3), levels(4, 5, 8, 3)),
 }
 
 
@@ -85,7 +85,7 @@ def test_two_signals(name, k, backend, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("shape", [(9, 11, 2), (1, 40, 2), (40, 1, 2), (60, 2), (3, 6, 7, 2), (4, 1, 9, 2)])
+@pytest.mark.parametrize("shape", [(9, 11, 3), (1, 40, 3), (40, 1, 3), (60, 3), (3, 6, 7, 3), (4, 1, 9, 3)])
 @pytest.mark.parametrize(
     "options",
     [
@@ -106,7 +106,7 @@ def test_places_windows_and_strides(shape, options, alone, backend, monkeypatch)
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_axis_may_have_its_own_sizes(backend, monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", backend)
-    video, other = levels(4, 9, 10, 2), levels(4, 9, 10, 2)
+    video, other = levels(4, 9, 10, 3), levels(4, 9, 10, 3)
     check(video, other, 5, patch=(1, 3, 5), radius=(1, 2, 4), coords=0.5)
     check(video, None, 5, patch=(1, 3, 5), radius=(2, 0, 3))
     check(video, other, 4, patch=(1, 3, 3), stride=(1, 2, 3), source_stride=(2, 1, 2))
@@ -118,8 +118,8 @@ def test_every_axis_may_have_its_own_sizes(backend, monkeypatch):
     [{}, {"coords": 0.7}, {"search_radius": 4}, {"stride": 2}, {"search_radius": 5, "source_stride": 2, "coords": 0.1}],
 )
 def test_backends_agree_to_the_bit_on_real_values(options, monkeypatch):
-    noise = torch.rand(2, 23, 19, 2, generator=torch.Generator().manual_seed(0))
-    signal, source = (torch.from_numpy(PHOTO[100:123, x : x + 19, :2] / 3) + noise[i] for i, x in enumerate((200, 215)))
+    noise = torch.rand(2, 23, 19, 3, generator=torch.Generator().manual_seed(0))
+    signal, source = (torch.from_numpy(PHOTO[100:123, x : x + 19] / 3) + noise[i] for i, x in enumerate((200, 215)))
     graphs = []
     for backend in BACKENDS:
         monkeypatch.setenv("GLOCAL_BACKEND", backend)
@@ -130,13 +130,13 @@ def test_backends_agree_to_the_bit_on_real_values(options, monkeypatch):
 
 
 def test_a_signal_as_its_own_source_has_no_special_column():
-    image = torch.zeros(5, 5, 2)
+    image = torch.zeros(5, 5, 3)
     assert torch.equal(glocal.patch_graph(image, source=image, k=3).neighbors, torch.tensor([[0, 1, 2]] * 25).int())
     assert glocal.patch_graph(image, k=3).neighbors[7].tolist() == [7, 0, 1]
 
 
 def test_strides_leave_a_coarser_lattice():
-    image = torch.rand(10, 13, 2)
+    image = torch.rand(10, 13, 3)
     fine = glocal.patch_graph(image, k=3, stride=4)
     assert (fine.num_vertices, fine.num_sources) == (3 * 4, 130)
     both = glocal.patch_graph(image, k=3, stride=4, source_stride=4)
@@ -145,7 +145,7 @@ def test_strides_leave_a_coarser_lattice():
 
 
 def test_a_layer_carries_a_signal_from_source_to_query():
-    signal, source = torch.rand(6, 5, 2), torch.rand(4, 9, 2)
+    signal, source = torch.rand(6, 5, 3), torch.rand(4, 9, 3)
     g = glocal.patch_graph(signal, source=source, k=4)
     x = torch.randn(36, 2)
     y = glocal.nn.GraphConv(2, 7, degree=4)(x, g)
@@ -154,7 +154,7 @@ def test_a_layer_carries_a_signal_from_source_to_query():
 
 def test_progress_rises_to_one():
     seen = []
-    glocal.patch_graph(torch.rand(40, 40, 2), source=torch.rand(40, 30, 2), k=4, progress=seen.append)
+    glocal.patch_graph(torch.rand(40, 40, 3), source=torch.rand(40, 30, 3), k=4, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1.0
 

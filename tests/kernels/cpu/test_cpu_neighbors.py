@@ -85,9 +85,8 @@ def test_one_vertex_and_every_k(coords):
         assert_same(picture("levels", 3, 4, 5), k, (3, 3), coords)
 
 
-@pytest.mark.parametrize("c", [2, 5])
-def test_channels_and_single_pixels(c):
-    assert_same(picture("random", c, 9, 40), 6, (1, 1))
+def test_channels_and_single_pixels():
+    assert_same(picture("random", 5, 9, 40), 6, (1, 1))
 
 
 def test_one_dimension():
