@@ -1,5 +1,7 @@
 """The model for real noise: its laws, its shipped weights, its training."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import soundfile
@@ -111,8 +113,9 @@ def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pai
     parts = train_voice(data, tmp_path / "parts", plan, TINY, every=2)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, parts.state_dict()[name]), name
-    with pytest.raises(InputError, match="belongs to a training with other settings"):
-        train_voice(data, tmp_path / "parts", VoicePlan(steps=5, batch=2, seconds=0.3), TINY)
+    for other, shape in ((replace(plan, steps=5), TINY), (plan, replace(TINY, channels=5))):
+        with pytest.raises(InputError, match="belongs to a training with other settings"):
+            train_voice(data, tmp_path / "parts", other, shape)
 
 
 def test_a_step_and_a_seed_decide_the_mixture(data):

@@ -100,7 +100,7 @@ class SpeechTraining:
     seed: int = field(default=0, metadata={"help": "Seed of filters, order and noise.", "min": 0})
     steps: int | None = field(
         default=None,
-        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 9,500 for voice.", "min": 1},
+        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 16,600 for voice.", "min": 1},
     )
     every: int = field(default=100, metadata={"help": "Steps between two validations.", "min": 1})
     start: str | None = field(

@@ -33,7 +33,7 @@ _PARTS = ("speech", "noise", "speech_val", "noise_val")
 class VoicePlan:
     """The settings of a training. All of them affect the result."""
 
-    steps: int = 9_500
+    steps: int = 16_600
     batch: int = 32
     seconds: float = 4.0
     rate: float = 2e-3
@@ -116,11 +116,14 @@ class VoiceTraining:
         graph.replay()
         return loss
 
+    def _settings(self) -> str:
+        return json.dumps({"plan": asdict(self.plan), "shape": asdict(self.net.shape)})
+
     def save(self, path: Path) -> None:
         """Write everything that the training needs to continue."""
         arrays: dict[str, NDArray[np.generic]] = {
             "step": np.array(self.step),
-            "plan": np.array(json.dumps(asdict(self.plan))),
+            "plan": np.array(self._settings()),
         }
         for name, net in (("net", self.net), ("mean", self.mean)):
             arrays |= {f"{name}.{key}": value.detach().cpu().numpy() for key, value in net.state_dict().items()}
@@ -135,8 +138,8 @@ class VoiceTraining:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in file.files}
         self.step = int(arrays.pop("step"))
-        stored = json.loads(str(arrays.pop("plan")))
-        if stored != asdict(self.plan):
+        stored = str(arrays.pop("plan"))
+        if stored != self._settings():
             message = f"train speech: {str(path)!r} belongs to a training with other settings ({stored}). Choose another folder."
             raise InputError(message)
         for name, net in (("net", self.net), ("mean", self.mean)):
