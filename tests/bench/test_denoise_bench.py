@@ -58,8 +58,42 @@ def test_quick_measures_on_a_shipped_photo(tmp_path, capsys):
     assert [row["psnr"] for row in rows] == pytest.approx([24.7, 20.5, 15.2], abs=0.3)  # noisy values are clipped
 
 
+def test_real_pairs_and_colour(pictures, tmp_path, capsys):
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    rng = np.random.default_rng(0)
+    for k, path in enumerate(sorted(pictures.glob("*"))):
+        truth = np.asarray(Image.open(path).convert("RGB")).astype(float)
+        Image.fromarray(truth.astype(np.uint8)).save(pairs / f"{k}_mean.png")
+        noisy = np.clip(truth + rng.normal(0, 20, truth.shape), 0, 255)
+        Image.fromarray(noisy.astype(np.uint8)).save(pairs / f"{k}_real.png")
+    out = tmp_path / "b.json"
+    command = ["bench", "denoise", "--data", str(pictures), "--color", "--pairs", str(pairs), "--methods", "small"]
+    assert run([*command, "--first", "1", "-o", str(out)]) == 0
+    rows = {(row["set"], row["level"], row["method"]): row for row in json.loads(out.read_text())["rows"]}
+    assert set(rows) == {("set", n, "small") for n in (15, 25, 50)} | {("pairs", 0, m) for m in ("noisy", "small")}
+    noisy, small = rows["pairs", 0, "noisy"], rows["pairs", 0, "small"]
+    assert small["psnr"] > noisy["psnr"] + 2
+    assert small["ssim"] > noisy["ssim"]
+    assert (small["pictures"], small["worse"]) == (1, 0)
+    assert "pairs pairs" in capsys.readouterr().out
+
+
+def test_ssim_equals_scikit_image():
+    from skimage.metrics import structural_similarity
+
+    rng = np.random.default_rng(0)
+    truth = rng.random((40, 48, 3))
+    found = np.clip(truth + rng.normal(0, 0.1, truth.shape), 0, 1)
+    settings = {"data_range": 1, "gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False}
+    expected = structural_similarity(found, truth, channel_axis=2, **settings)
+    assert bench.ssim(found, truth) == pytest.approx(expected, abs=1e-6)
+
+
 def test_messages(tmp_path, capsys):
     assert run(["bench", "denoise"]) == 2
     assert "Try: name folders with --data" in capsys.readouterr().err
     with pytest.raises(InputError, match="holds no picture"):
         bench.run([tmp_path], bench.peers())
+    with pytest.raises(InputError, match=r"holds no pair. Name the files A_real.jpg and A_mean.jpg"):
+        bench.run_pairs([tmp_path], {})
