@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 import glocal
 from glocal.errors import ArgumentError, DerivativeError
-from glocal.kernels import known, ops, reference
+from glocal.kernels import gram_ops, known, ops, reference
 from glocal.nn import functional
 
 BACKENDS = ("cpu", "reference")
@@ -49,10 +49,10 @@ def test_opcheck(name, weighted, backend):
 def test_opcheck_of_gram_and_variation(backend):
     x, neighbors, weights, filters = inputs("graph_conv", grad=False, dtype=torch.float32)
     point, bias = x[0].requires_grad_(), torch.randn(4)
-    torch.library.opcheck(ops.gram, (point, neighbors, weights, filters, bias))
-    total, maps = ops.gram(point.detach(), neighbors, weights, filters, bias)
-    torch.library.opcheck(ops.gram_backward, (total, maps, point.detach(), neighbors, weights, filters))
-    torch.library.opcheck(ops.variation, (torch.randn(4, 5, 2, requires_grad=True),))
+    torch.library.opcheck(gram_ops.gram, (point, neighbors, weights, filters, bias))
+    total, maps = gram_ops.gram(point.detach(), neighbors, weights, filters, bias)
+    torch.library.opcheck(gram_ops.gram_backward, (total, maps, point.detach(), neighbors, weights, filters))
+    torch.library.opcheck(gram_ops.variation, (torch.randn(4, 5, 2, requires_grad=True),))
 
 
 @pytest.mark.parametrize("weighted", [True, False])
@@ -67,6 +67,20 @@ def test_first_and_second_derivatives(name, weighted, backend):
 
     assert gradcheck(function, leaves)
     assert gradgradcheck(function, leaves)
+
+
+def test_a_direct_call_equals_the_operator(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", dtype=torch.float32)
+    args = x, neighbors, weights, filters
+    found = [
+        torch.autograd.grad(f(*args).sin().sum(), (x, weights, filters)) for f in (ops.graph_conv, op("graph_conv"))
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+    with torch.profiler.profile() as watched:
+        ops.graph_conv(*args)
+    assert "glocal::graph_conv" in {event.key for event in watched.key_averages()}
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ops.graph_conv(*args).dtype == torch.bfloat16
 
 
 def test_third_derivatives(backend):
@@ -94,7 +108,7 @@ def test_gram_has_a_gradient_and_says_that_it_has_no_second(backend):
     with pytest.raises(DerivativeError, match="gram: its gradient cannot be differentiated again"):
         g.sum().backward()
     with pytest.raises(DerivativeError, match="glocal::gram: only x has a gradient"):
-        ops.gram(point, neighbors, weights, filters, bias)[0].sum().backward()
+        gram_ops.gram(point, neighbors, weights, filters, bias)[0].sum().backward()
 
 
 @pytest.mark.parametrize("name", CONVS)
@@ -109,6 +123,33 @@ def test_torch_func(name, backend):
         torch.func.grad(lambda x, f=f: torch.func.grad(f)(x, weights, *filters).pow(2).sum())(x) for f in (loss, plain)
     ]
     torch.testing.assert_close(*twice)
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_forward_mode(name, backend):
+    x, neighbors, weights, *filters = inputs(name, grad=False)
+    point = (x, weights, *filters)
+    tangents = tuple(torch.randn(t.shape, dtype=t.dtype, generator=torch.Generator().manual_seed(1)) for t in point)
+    ours, plain = getattr(ops, name), getattr(reference, name)
+    run = [lambda x, w, *f, conv=conv: conv(x, neighbors, w, *f).pow(3) for conv in (ours, plain)]
+    found, wanted = (torch.func.jvp(f, point, tangents) for f in run)
+    torch.testing.assert_close(found, wanted)
+    with forward_ad.dual_level():
+        y = run[0](*(forward_ad.make_dual(t, slope) for t, slope in zip(point, tangents)))
+        torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, wanted[1])
+    # Forward over reverse: the product of the Hessian and a vector.
+    slopes = [torch.func.grad(lambda *a, f=f: f(*a).sum(), tuple(range(len(point)))) for f in run]
+    found, wanted = (torch.func.jvp(slope, point, tangents) for slope in slopes)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_gram_and_variation_have_no_forward_mode(backend):
+    x, neighbors, weights, filters = inputs("graph_conv", grad=False)
+    bias = torch.zeros(4, dtype=x.dtype)
+    with pytest.raises(DerivativeError, match=r"gram: it has no derivative in forward mode\. Use torch\.func\.grad"):
+        torch.func.jvp(lambda x: gram_ops.gram(x, neighbors, weights, filters, bias)[0], (x[0],), (x[1],))
+    with pytest.raises(DerivativeError, match="total_variation: it has no derivative in forward mode"):
+        torch.func.jvp(functional.total_variation, (x,), (x,))
 
 
 @pytest.mark.parametrize("name", CONVS)
@@ -134,7 +175,7 @@ def test_vmap(name, backend):
 def test_vmap_of_gram_and_variation(backend):
     x, neighbors, weights, filters = inputs("graph_conv", grad=False)
     bias = torch.randn(4, dtype=x.dtype)
-    run = lambda x: ops.gram(x, neighbors, weights, filters, bias)[0]  # noqa: E731
+    run = lambda x: gram_ops.gram(x, neighbors, weights, filters, bias)[0]  # noqa: E731
     torch.testing.assert_close(torch.vmap(run)(x), torch.stack([run(s) for s in x]))
     slope = torch.func.grad(lambda x: run(x).sum())
     torch.testing.assert_close(torch.vmap(slope)(x), torch.stack([slope(s) for s in x]))
@@ -223,7 +264,7 @@ def test_a_gradient_of_another_shape_is_refused(backend):
 
 def test_maps_of_another_size_are_refused(backend):
     x, neighbors, weights, filters = inputs("graph_conv", grad=False)
-    total, maps = ops.gram(x[0], neighbors, weights, filters, torch.zeros(4, dtype=x.dtype))
+    total, maps = gram_ops.gram(x[0], neighbors, weights, filters, torch.zeros(4, dtype=x.dtype))
     for g, f in ((total, maps[:-1]), (total[:-1], maps)):
         with pytest.raises(ArgumentError, match=r"gram: the gradient .* and the maps .* must be \(4, 4\) and"):
-            ops.gram_backward(g, f, x[0], neighbors, weights, filters)
+            gram_ops.gram_backward(g, f, x[0], neighbors, weights, filters)

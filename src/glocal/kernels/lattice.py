@@ -18,44 +18,50 @@ _FEW = 8  # channels below which cuDNN is faster with the channels first; measur
 
 
 def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve x (b, n, c) with filters (d, c, m): (b, n, m). Differentiable.
+    """Convolve x (..., n, c) with filters (d, c, m): (..., n, m). Differentiable.
 
-    Cost: O(b n d c m) time, O(b n c) memory in addition to the result.
+    Cost: O(n d c m) time, O(n c) memory in addition to the result.
     """
     size = _axes(lattice)[1]
-    weight = filters.unflatten(0, size).movedim((-1, -2), (0, 1))
+    weight = filters.reshape(*size, *filters.shape[1:]).permute(-1, -2, *range(len(size)))
     return _convolved(x, weight, lattice, groups=1)
 
 
 def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve every channel of x (b, n, c) with the same taps (d,): (b, n, c). Differentiable. Cost: O(b n d c)."""
-    size, c = _axes(lattice)[1], x.shape[2]
-    return _convolved(x, taps.view(1, 1, *size).expand(c, 1, *size), lattice, groups=c)
+    """Convolve every channel of x (..., n, c) with the same taps (d,): (..., n, c). Differentiable. Cost: O(n d c)."""
+    size, c = _axes(lattice)[1], x.shape[-1]
+    return _convolved(x, taps.reshape(1, 1, *size).expand(c, 1, *size), lattice, groups=c)
 
 
 def _convolved(x: Tensor, weight: Tensor, lattice: Lattice, *, groups: int) -> Tensor:
+    # Each operation of torch costs the host some microseconds, in both directions: so there are few.
     shape, size = _axes(lattice)
     halo = [s // 2 * lattice.dilation for s in size]
-    image = x.unflatten(1, shape)  # (b, h, w, c) or (b, t, h, w, c)
+    image = x.reshape(-1, *shape, x.shape[-1])  # (b, h, w, c) or (b, t, h, w, c)
+    last_to_second, second_to_last = (0, -1, *range(1, len(shape) + 1)), (0, *range(2, len(shape) + 2), 1)
+    channels_first = x.shape[-1] < _FEW or not x.is_cuda
+    if channels_first:
+        image = image.permute(last_to_second)
     if lattice.boundary != "zero":
-        image, halo = _padded(image, halo, lattice.boundary), [0] * len(halo)
-    image = image.movedim(-1, 1)
-    if x.shape[2] < _FEW or not x.is_cuda:  # the CPU's plain convolutions insist on it
+        image, halo = _padded(image, halo, lattice.boundary, 2 if channels_first else 1), [0] * len(halo)
+    if not channels_first:
+        image = image.permute(last_to_second)
+    elif not x.is_cuda:  # the CPU's plain convolutions insist on it
         image, weight = image.contiguous(), weight.contiguous()
     convolution = tf.conv2d if len(size) == 2 else tf.conv3d
     y = convolution(image, weight, padding=halo, dilation=lattice.dilation, groups=groups)
-    return y.movedim(1, -1).flatten(1, -2).contiguous()
+    return y.permute(second_to_last).contiguous().view(*x.shape[:-1], weight.shape[0])
 
 
-def _padded(image: Tensor, halo: list[int], boundary: str) -> Tensor:
-    """Add the places outside that the patches reach, (b, h, w, c) -> (b, h + 2 halo, w + 2 halo, c)."""
-    lengths = image.shape[1:-1]
+def _padded(image: Tensor, halo: list[int], boundary: str, first: int) -> Tensor:
+    """Add the places outside that the patches reach. The axes of the picture start at axis `first`."""
+    lengths = image.shape[first : first + len(halo)]
     most = [n - 1 if boundary == "reflect" else n for n in lengths]
     if len(lengths) == 2 and all(p <= limit for p, limit in zip(halo, most, strict=True)):
-        # A volume with one channel, whose last axis is not padded: nothing is transposed.
-        pads = [0, 0, halo[1], halo[1], halo[0], halo[0]]
-        return tf.pad(image.unsqueeze(0), pads, mode=boundary).squeeze(0)
-    for axis, (n, p) in enumerate(zip(lengths, halo, strict=True), start=1):
+        pads = [halo[1], halo[1], halo[0], halo[0]]
+        # With the channels last: a volume (b, h, w, c) whose last axis is not padded. Nothing is transposed.
+        return tf.pad(image, pads if first == 2 else [0, 0, *pads], mode=boundary)
+    for axis, (n, p) in enumerate(zip(lengths, halo, strict=True), start=first):
         if p > 0:
             places = torch.arange(-p, n + p, device=image.device)
             image = image.index_select(axis, BOUNDARIES[boundary](places, n))

@@ -33,33 +33,29 @@ for _name in ("lattice_conv", "lattice_shared"):
     ops.library.define(
         f"{_name}_backward(Tensor g, Tensor x, Tensor filters, {_RULE}, bool[2] mask) -> (Tensor, Tensor)"
     )
-_conv = torch.ops.glocal.lattice_conv.default
-_shared = torch.ops.glocal.lattice_shared.default
 
 
 def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve a signal (b, n, c) with filters (d, c, m): (b, n, m). Differentiable. Cost: O(b n d c m).
+    """Convolve a signal (..., n, c) with filters (d, c, m): (..., n, m). Differentiable. Cost: O(n d c m).
 
     >>> lattice_conv(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3, 1, 1), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
-    members = _one_by_one(x, lattice)
     if _torch_convolves(x.device.type):
-        return dense.lattice_conv(members, filters, lattice).reshape(*x.shape[:2], -1)
-    y: Tensor = _conv(members, filters, *_rule(lattice))
-    return y.view(*x.shape[:2], -1)
+        return dense.lattice_conv(x, filters, lattice)
+    y: Tensor = _conv(_one_by_one(x, lattice), filters, *_rule(lattice))
+    return y.view(*x.shape[:-1], -1)
 
 
 def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve every channel of a signal (b, n, c) with the same taps (d,): (b, n, c). Differentiable.
+    """Convolve every channel of a signal (..., n, c) with the same taps (d,): (..., n, c). Differentiable.
 
     >>> lattice_shared(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
-    members = _one_by_one(x, lattice)
     if _torch_convolves(x.device.type):
-        return dense.lattice_shared(members, taps, lattice).reshape(x.shape)
-    y: Tensor = _shared(members, taps, *_rule(lattice))
+        return dense.lattice_shared(x, taps, lattice)
+    y: Tensor = _shared(_one_by_one(x, lattice), taps, *_rule(lattice))
     return y.view(x.shape)
 
 
@@ -70,8 +66,10 @@ def _torch_convolves(device_type: str) -> bool:
 
 
 def _one_by_one(x: Tensor, lattice: Lattice) -> Tensor:
-    """Make the copies of a lattice members of the batch."""
-    return x if lattice.copies == 1 else x.reshape(len(x) * lattice.copies, -1, x.shape[2])
+    """Make signals and the copies of a lattice members of one batch, (b, n, c)."""
+    return (
+        x if x.ndim == 3 and lattice.copies == 1 else x.reshape(-1, lattice.num_vertices // lattice.copies, x.shape[-1])
+    )
 
 
 def _rule(lattice: Lattice) -> tuple[Any, ...]:
@@ -111,16 +109,29 @@ def _forward(name: str) -> Callable[..., Tensor]:
     return run
 
 
-def _backward(name: str) -> Callable[..., tuple[Tensor, ...]]:
+def _backward(name: str) -> Callable[..., tuple[Tensor | None, ...]]:
+    """Make the backward for arguments that have been checked."""
+
+    def run(g: Tensor, x: Tensor, filters: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+        *rule, mask = rest
+        lattice = _lattice(tuple(rule[0]), tuple(rule[1]), rule[2], rule[3])
+        found: tuple[Tensor | None, ...] = ops.call_backend(f"{name}_backward", x, g, x, filters, lattice, mask)
+        return found
+
+    return run
+
+
+def _checked_backward(name: str) -> Callable[..., tuple[Tensor, ...]]:
+    backward = _backward(name)
+
     def run(g: Tensor, x: Tensor, filters: Tensor, *rest: Any) -> tuple[Tensor, ...]:
         *rule, mask = rest
-        lattice = _checked(name, x, filters, rule)
+        _checked(name, x, filters, rule)
         shape = (*x.shape[:2], x.shape[2] if name == "lattice_shared" else filters.shape[2])
         if g.shape != shape or g.dtype != x.dtype:
             message = f"{name}: the gradient ({tuple(g.shape)}, {g.dtype}) must be {shape}, {x.dtype}. Use that of the result."
             raise ArgumentError(message)
-        found = ops.call_backend(f"{name}_backward", x, g, x, filters, lattice, mask)
-        return tuple(x.new_empty(0) if part is None else part.contiguous() for part in found)
+        return ops.filled(x, backward(g, x, filters, *rest), mask)
 
     return run
 
@@ -130,11 +141,11 @@ def _fake_backward(g: Tensor, x: Tensor, filters: Tensor, *rest: Any) -> tuple[T
     return tuple(x.new_empty(shape if need else (0,)) for shape, need in pairs)
 
 
-ops.Linear(
-    "lattice_conv", (0, 1), 2, _forward("lattice_conv"), _backward("lattice_conv"),
+_conv = ops.Linear(
+    "lattice_conv", (0, 1), 2, _forward("lattice_conv"), _backward("lattice_conv"), _checked_backward("lattice_conv"),
     lambda x, filters, *rule: x.new_empty(*x.shape[:2], filters.shape[2]), _fake_backward,
 ).register()  # fmt: skip
-ops.Linear(
+_shared = ops.Linear(
     "lattice_shared", (0, 1), 2, _forward("lattice_shared"), _backward("lattice_shared"),
-    lambda x, taps, *rule: x.new_empty(x.shape), _fake_backward,
+    _checked_backward("lattice_shared"), lambda x, taps, *rule: x.new_empty(x.shape), _fake_backward,
 ).register()  # fmt: skip

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
-from glocal.kernels import known, lattice_ops, ops
+from glocal.kernels import gram_ops, known, lattice_ops, ops
 
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -46,18 +46,16 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
     >>> graph_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3, 1, 1)).T
     tensor([[3., 7., 6.]])
     """
-    batched = _checked("graph_conv", x, graph, filters)
+    _check("graph_conv", x, graph, filters)
     if filters.ndim != 3 or filters.shape[0] != graph.degree or filters.shape[1] != x.shape[-1]:
         message = (
             f"graph_conv: `filters` (shape {tuple(filters.shape)}) must be (d={graph.degree}, c={x.shape[-1]}, m). "
             "Match the graph's degree and the signal's channels."
         )
         raise ArgumentError(message)
-    y: Tensor
     if (lattice := graph.convolution) is not None:
-        y = lattice_ops.lattice_conv(batched, filters, lattice)
-    else:
-        y = ops.graph_conv(batched, graph.neighbors, _like(graph.weights, x), filters)
+        return lattice_ops.lattice_conv(x, filters, lattice)
+    y: Tensor = ops.graph_conv(_batched(x), graph.neighbors, _like(graph.weights, x), filters)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
@@ -87,17 +85,15 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
     >>> shared_conv(torch.tensor([[1.0], [2.0], [4.0]]), grid_graph((3,), boundary="zero"), torch.ones(3)).T
     tensor([[3., 7., 6.]])
     """
-    batched = _checked("shared_conv", x, graph, taps)
+    _check("shared_conv", x, graph, taps)
     if taps.ndim != 1 or taps.shape[0] != graph.degree:
         message = (
             f"shared_conv: `taps` (shape {tuple(taps.shape)}) must be (d={graph.degree},). Match the graph's degree."
         )
         raise ArgumentError(message)
-    y: Tensor
     if (lattice := graph.convolution) is not None:
-        y = lattice_ops.lattice_shared(batched, taps, lattice)
-    else:
-        y = ops.shared_conv(batched, graph.neighbors, _like(graph.weights, x), taps)
+        return lattice_ops.lattice_shared(x, taps, lattice)
+    y: Tensor = ops.shared_conv(_batched(x), graph.neighbors, _like(graph.weights, x), taps)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
@@ -155,8 +151,8 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
             [1., 2., 4.],
             [2., 4., 0.]])
     """
-    batched = _checked("extract", x, graph, x)
-    p: Tensor = ops.extract(batched, graph.neighbors, _like(graph.weights, x))
+    _check("extract", x, graph, x)
+    p: Tensor = ops.extract(_batched(x), graph.neighbors, _like(graph.weights, x))
     return p if x.ndim == 3 else p.squeeze(0)
 
 
@@ -178,7 +174,7 @@ def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights:
     if any(p is not None and p.requires_grad for p in (graph.weights, filters, bias)):
         maps = torch.relu(graph_conv(x, graph, filters) + bias)
         return maps.T @ maps
-    total: Tensor = ops.gram(x, graph.neighbors, _like(graph.weights, x), filters, bias)[0]
+    total: Tensor = gram_ops.gram(x, graph.neighbors, _like(graph.weights, x), filters, bias)[0]
     return total.to(x.dtype)
 
 
@@ -202,18 +198,18 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     _check_gram(x, graph, filters, bias, wider=True)
     neighbors, weights = graph.neighbors, _like(graph.weights, filters)
     with torch.no_grad():
-        total, maps = ops.gram(x, neighbors, weights, filters, bias)
+        total, maps = gram_ops.gram(x, neighbors, weights, filters, bias)
 
     @torch.no_grad()
     def back(g: Tensor) -> Tensor:
-        gx: Tensor = ops.gram_backward(g, maps, x, neighbors, weights, filters)
+        gx: Tensor = gram_ops.gram_backward(g, maps, x, neighbors, weights, filters)
         return gx
 
     return total, back
 
 
 def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider: bool = False) -> None:
-    _checked("gram", x, graph, filters, wider=wider)
+    _check("gram", x, graph, filters, wider=wider)
     if x.ndim != 2 or filters.shape[:2] != (graph.degree, x.shape[-1]) or bias.shape != filters.shape[2:]:
         message = (
             f"gram: x {tuple(x.shape)}, `filters` {tuple(filters.shape)} and `bias` {tuple(bias.shape)} must be "
@@ -229,14 +225,14 @@ def total_variation(image: Tensor) -> Tensor:
     >>> total_variation(torch.tensor([[[0.0], [2.0]], [[0.0], [2.0]]]))
     tensor(4.)
     """
-    value: Tensor = ops.variation(image)[0]
+    value: Tensor = gram_ops.variation(image)[0]
     return value
 
 
 @torch.no_grad()
 def variation_slope(image: Tensor) -> tuple[Tensor, Tensor]:
     """Return `total_variation` and its gradient, for losses with a known gradient."""
-    value, slope = ops.variation(image)
+    value, slope = gram_ops.variation(image)
     return value, slope
 
 
@@ -249,8 +245,8 @@ def reverse(graph: Graph) -> tuple[Tensor, Tensor]:
     return known.reverse(graph.neighbors, graph.num_sources)
 
 
-def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: bool = False) -> Tensor:
-    """Check the arguments that all operations share, and return x with a batch axis."""
+def _check(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: bool = False) -> None:
+    """Check the arguments that all operations share."""
     if not isinstance(graph, Graph):
         message = (
             f"{caller}: `graph` is a {type(graph).__name__}, not a Graph. Build one with grid_graph or patch_graph."
@@ -284,6 +280,9 @@ def _checked(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider:
     if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64) and not _autocast(x):
         message = f"{caller}: the signal is {x.dtype}, the filters are {parameters.dtype}. Convert one with .to(dtype)."
         raise ArgumentError(message)
+
+
+def _batched(x: Tensor) -> Tensor:
     return x if x.ndim == 3 else x.unsqueeze(0)
 
 

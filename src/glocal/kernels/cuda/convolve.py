@@ -9,7 +9,7 @@ every run gives the same bits.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from glocal.kernels.cuda import conv_kernels, signal_kernels
+from glocal.kernels.cuda.launching import Launch
 
 Reverse = tuple[Tensor, Tensor]
 
@@ -43,78 +44,105 @@ _PRODUCT = 128, 64, 64, 4, 1  # rows, columns, summed, warps and stages of a pla
 _PATCHES = 1 << 28  # numbers of patches' gradients at a time: 1 GiB of float32
 
 
-def device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Where Triton shall launch, which takes the current device."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+_plan = lru_cache(maxsize=512)  # one for each shape of a layer
 
 
 def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
-    """`reference.graph_conv`: (b, n, m). Cost: O(b n d c m) time, no memory beyond the result."""
+    """Compute `reference.graph_conv`: (b, n, m). Cost: O(b n d c m) time, no memory beyond the result."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, filters.shape[2]
-    turned = x.dtype == torch.float32
-    filters = (filters.flatten(0, 1).t() if turned else filters).contiguous()
-    x, out = x.contiguous(), x.new_empty(b, n, m)
-    block_m = _power(m, 16, 128)
-    block_n, block_k, warps, stages = _launch("forward", x, c)
+    x, out, weighted = x.contiguous(), x.new_empty(b, n, m), weights is not None
+    launch, turned = _forward_plan(b, n, sources, d, c, m, weighted, x.dtype, _precision(x.dtype))
+    filters = (filters.reshape(-1, m).t() if turned else filters).contiguous()
+    launch(x, neighbors, weights.contiguous() if weights is not None else x, filters, out)
+    return out
+
+
+@_plan
+def _forward_plan(
+    b: int, n: int, sources: int, d: int, c: int, m: int, weighted: bool, dtype: torch.dtype, precision: str
+) -> tuple[Launch, bool]:
+    block_n, block_k, warps, stages = _tile("forward", dtype, c)
+    block_m, turned = _power(m, 16, 128), dtype == torch.float32
     if block_m > 64:
         block_n //= 2
-    with device_of(x):
-        conv_kernels.forward[(-(-b * n // block_n), -(-m // block_m))](
-            x, neighbors, _contiguous(weights, x), filters, out, b * n, n, sources,
-            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=sum_dtype(x), PRECISION=_precision(x),
-            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
-        )  # fmt: skip
-    return out
+    constants = {
+        "D": d, "C": c, "M": m, "WEIGHTED": weighted, "TURNED": turned, "SUM": sum_dtype(dtype), "PRECISION": precision,
+        "BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_M": block_m,
+    }  # fmt: skip
+    grid = -(-b * n // block_n), -(-m // block_m)
+    launch = Launch(conv_kernels.forward, grid, (b * n, n, sources), constants, num_warps=warps, num_stages=stages)
+    return launch, turned
 
 
 def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tensor) -> Tensor:
-    """Return the gradient (d, c, m) of the filters of `graph_conv`, given that of its result, g (b, n, m)."""
+    """Compute the gradient of the filters of `graph_conv` from that of its result, g (b, n, m): (d, c, m)."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, g.shape[2]
-    block_n, block_k, warps, stages = _launch("filter_slopes", x, c)
-    block_m = _power(m, 16, 64)
-    tiles = -(-d * c // block_k) * -(-m // block_m)
-    blocks = -(-b * n // block_n)
-    span = -(-blocks // max(1, min(blocks, -(-_PROGRAMS // tiles)))) * block_n
-    parts = -(-b * n // span)
-    turned = x.dtype == torch.float32
-    x, g = x.contiguous(), (g.flatten(0, 1).t() if turned else g).contiguous()
-    wide = torch.float64 if x.dtype == torch.float64 else torch.float32
-    out = torch.empty(parts, d, c, m, dtype=wide, device=x.device)
-    with device_of(x):
-        conv_kernels.filter_slopes[(-(-d * c // block_k), -(-m // block_m), parts)](
-            x, neighbors, _contiguous(weights, x), g, out, b * n, n, sources, span,
-            D=d, C=c, M=m, WEIGHTED=weights is not None, TURNED=turned, SUM=sum_dtype(x), PRECISION=_precision(x),
-            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
-        )  # fmt: skip
+    x, weighted = x.contiguous(), weights is not None
+    launch, turned, parts = _filters_plan(b, n, sources, d, c, m, weighted, x.dtype, _precision(x.dtype))
+    g = (g.reshape(-1, m).t() if turned else g).contiguous()
+    out = x.new_empty(parts, d, c, m, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
+    launch(x, neighbors, weights.contiguous() if weights is not None else x, g, out)
     return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
 
 
+@_plan
+def _filters_plan(
+    b: int, n: int, sources: int, d: int, c: int, m: int, weighted: bool, dtype: torch.dtype, precision: str
+) -> tuple[Launch, bool, int]:
+    block_n, block_k, warps, stages = _tile("filter_slopes", dtype, c)
+    block_m, turned = _power(m, 16, 64), dtype == torch.float32
+    across, along = -(-d * c // block_k), -(-m // block_m)
+    blocks = -(-b * n // block_n)
+    span = -(-blocks // max(1, min(blocks, -(-_PROGRAMS // (across * along))))) * block_n
+    parts = -(-b * n // span)
+    constants = {
+        "D": d, "C": c, "M": m, "WEIGHTED": weighted, "TURNED": turned, "SUM": sum_dtype(dtype), "PRECISION": precision,
+        "BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_M": block_m,
+    }  # fmt: skip
+    numbers = b * n, n, sources, span
+    kernel = conv_kernels.filter_slopes
+    launch = Launch(kernel, (across, along, parts), numbers, constants, num_warps=warps, num_stages=stages)
+    return launch, turned, parts
+
+
 def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
-    """Return the gradient of the patches of `graph_conv`, before the weights: `g F'`, (b, n, d, c)."""
+    """Compute the gradient of the patches of `graph_conv`, before the weights: `g F'`, (b, n, d, c)."""
     (b, n, m), (d, c, _) = g.shape, filters.shape
-    if g.dtype != torch.float32 or _precision(g) == "tf32":
-        return (g.flatten(0, 1) @ filters.flatten(0, 1).t()).view(b, n, d, c)
-    g, out = g.contiguous(), g.new_empty(b, n, d, c)
-    block_n, block_k, block_m, warps, stages = _PRODUCT
-    with device_of(g):
-        conv_kernels.patch_slopes[(-(-d * c // block_k), -(-b * n // block_n))](
-            g, filters.contiguous(), out, b * n, K=d * c, M=m, SUM=sum_dtype(g), PRECISION=_precision(g),
-            BLOCK_N=block_n, BLOCK_K=block_k, BLOCK_M=block_m, num_warps=warps, num_stages=stages,
-        )  # fmt: skip
+    precision = _precision(g.dtype)
+    if precision != "tf32x3":
+        return (g.reshape(-1, m) @ filters.reshape(-1, m).t()).view(b, n, d, c)
+    out = g.new_empty(b, n, d, c)
+    _patches_plan(b * n, d * c, m, g.dtype, precision)(g.contiguous(), filters.contiguous(), out)
     return out
+
+
+@_plan
+def _patches_plan(rows: int, k: int, m: int, dtype: torch.dtype, precision: str) -> Launch:
+    block_n, block_k, block_m, warps, stages = _PRODUCT
+    constants = {
+        "K": k, "M": m, "SUM": sum_dtype(dtype), "PRECISION": precision,
+        "BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_M": block_m,
+    }  # fmt: skip
+    grid = -(-k // block_k), -(-rows // block_n)
+    return Launch(conv_kernels.patch_slopes, grid, (rows,), constants, num_warps=warps, num_stages=stages)
 
 
 def signal_slopes(
     g: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, reverse: Reverse, sources: int
 ) -> Tensor:
-    """Return the gradient (b, sources, c) of x of `graph_conv`. Cost: O(b n d c m); stores some channels of patches."""
+    """Compute the gradient of x of `graph_conv`, (b, sources, c).
+
+    Cost: O(b n d c m) time; memory for the patches' gradient of as many channels as fit into `_PATCHES` numbers.
+    """
     b, (n, d), c = g.shape[0], neighbors.shape, filters.shape[1]
     width = max(1, min(c, _PATCHES // (b * n * d)))
+    if width == c:
+        return in_edge_sums(patch_slopes(g, filters), weights, None, reverse, sources, d)
     pieces = [
         in_edge_sums(patch_slopes(g, filters[:, first : first + width]), weights, None, reverse, sources, d)
         for first in range(0, c, width)
     ]
-    return pieces[0] if len(pieces) == 1 else torch.cat(pieces, 2)
+    return torch.cat(pieces, 2)
 
 
 def in_edge_sums(
@@ -131,18 +159,28 @@ def in_edge_sums(
     q is (b, n, d, c), one row for each edge, or (b, n, c), one row for each vertex. `base` (b, sources, c) is added.
     """
     b, n, c = q.shape[0], q.shape[1], q.shape[-1]
-    start, edges = reverse
     q, out = q.contiguous(), q.new_empty(b, sources, c)
+    given = tuple(t is not None for t in (weights, taps, base))
+    start, edges = reverse
+    _sums_plan(b, n, sources, d, c, q.ndim == 4, given, q.dtype)(
+        q, *(q if t is None else t.contiguous() for t in (weights, taps, base)), start, edges, out
+    )
+    return out
+
+
+@_plan
+def _sums_plan(
+    b: int, n: int, sources: int, d: int, c: int, by_edge: bool, given: tuple[bool, bool, bool], dtype: torch.dtype
+) -> Launch:
     block_c = _power(c, 1, 64)
     wide = _ROWS_AT_ONCE if block_c >= 16 else 32
     block = max(1, (2 if block_c >= 16 else 1) * _TILE // (wide * block_c))
-    with device_of(q):
-        signal_kernels.in_edge_sums[(-(-sources // block), b, -(-c // block_c))](
-            q, _contiguous(weights, q), _contiguous(taps, q), _contiguous(base, q), start, edges, out, n, sources, d,
-            C=c, WEIGHTED=weights is not None, TAPS=taps is not None, BASE=base is not None, BY_EDGE=q.ndim == 4,
-            SUM=sum_dtype(q), BLOCK=block, WIDE=wide, BLOCK_C=block_c,
-        )  # fmt: skip
-    return out
+    constants = {
+        "C": c, "WEIGHTED": given[0], "TAPS": given[1], "BASE": given[2], "BY_EDGE": by_edge, "SUM": sum_dtype(dtype),
+        "BLOCK": block, "WIDE": wide, "BLOCK_C": block_c,
+    }  # fmt: skip
+    grid = -(-sources // block), b, -(-c // block_c)
+    return Launch(signal_kernels.in_edge_sums, grid, (n, sources, d), constants)
 
 
 def shared_conv(
@@ -153,32 +191,39 @@ def shared_conv(
     Cost: O(b n d c) time, no memory beyond the result.
     """
     (b, sources, c), (n, d) = x.shape, neighbors.shape
-    x, out, block_c = x.contiguous(), x.new_empty(b, n, c, dtype=dtype), _power(c, 1, 64)
-    block = max(1, _TILE // (2 * block_c))
-    with device_of(x):
-        signal_kernels.tap_sums[(-(-n // block), b, -(-c // block_c))](
-            x, neighbors, _contiguous(weights, x), taps.contiguous(), out, n, sources, d,
-            C=c, WEIGHTED=weights is not None, SUM=sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
-        )  # fmt: skip
+    x, out = x.contiguous(), x.new_empty(b, n, c, dtype=dtype)
+    launch = _taps_plan(b, n, sources, d, c, weights is not None, x.dtype)
+    launch(x, neighbors, x if weights is None else weights.contiguous(), taps.contiguous(), out)
     return out
+
+
+@_plan
+def _taps_plan(b: int, n: int, sources: int, d: int, c: int, weighted: bool, dtype: torch.dtype) -> Launch:
+    block_c = _power(c, 1, 64)
+    block = max(1, _TILE // (2 * block_c))
+    constants = {"C": c, "WEIGHTED": weighted, "SUM": sum_dtype(dtype), "BLOCK": block, "BLOCK_C": block_c}
+    return Launch(signal_kernels.tap_sums, (-(-n // block), b, -(-c // block_c)), (n, sources, d), constants)
 
 
 def edge_products(x: Tensor, neighbors: Tensor, q: Tensor) -> Tensor:
-    """`<x[j_e], q[e]>` for every edge, summed over signals and channels: (n, d). q is (b, n, d, c) or (b, n, c)."""
+    """Compute `<x[j_e], q[e]>` for every edge, summed over signals and channels: (n, d). q is (b, n, d, c) or (b, n, c)."""
     (b, sources, c), (n, d) = x.shape, neighbors.shape
-    x, q, out, block_c = x.contiguous(), q.contiguous(), x.new_empty(n, d), _power(c, 1, 64)
-    block = max(1, _TILE // block_c)
-    with device_of(x):
-        signal_kernels.edge_products[(-(-n * d // block),)](
-            x, neighbors, q, out, b, n * d, sources, d,
-            C=c, BY_EDGE=q.ndim == 4, SUM=sum_dtype(x), BLOCK=block, BLOCK_C=block_c,
-        )  # fmt: skip
+    out = x.new_empty(n, d)
+    _products_plan(b, n, sources, d, c, q.ndim == 4, x.dtype)(x.contiguous(), neighbors, q.contiguous(), out)
     return out
 
 
-def _contiguous(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """Return what is passed to a kernel for a tensor that may be missing."""
-    return other if tensor is None else tensor.contiguous()
+@_plan
+def _products_plan(b: int, n: int, sources: int, d: int, c: int, by_edge: bool, dtype: torch.dtype) -> Launch:
+    block_c = _power(c, 1, 64)
+    block = max(1, _TILE // block_c)
+    constants = {"C": c, "BY_EDGE": by_edge, "SUM": sum_dtype(dtype), "BLOCK": block, "BLOCK_C": block_c}
+    return Launch(signal_kernels.edge_products, (-(-n * d // block),), (b, n * d, sources, d), constants)
+
+
+def sum_dtype(dtype: torch.dtype) -> Any:
+    """Return the dtype in which sums of numbers of `dtype` are kept."""
+    return tl.float64 if dtype == torch.float64 else tl.float32
 
 
 def _power(size: int, least: int, most: int) -> int:
@@ -186,20 +231,18 @@ def _power(size: int, least: int, most: int) -> int:
     return max(least, min(most, 1 << max(0, size - 1).bit_length()))
 
 
-def _launch(kernel: str, x: Tensor, c: int) -> tuple[int, int, int, int]:
-    """Rows and columns of a tile of patches, warps and pipeline stages. A tile lies in one tap where c is divisible by 32."""
+def _tile(kernel: str, dtype: torch.dtype, c: int) -> tuple[int, int, int, int]:
+    """Return rows and columns of a tile of patches, warps and pipeline stages.
+
+    A tile lies in one tap where c is divisible by 32.
+    """
     one_tap = c % 32 == 0
-    rows, columns, warps, stages = _LAUNCHES[kernel, x.element_size(), one_tap]
+    rows, columns, warps, stages = _LAUNCHES[kernel, dtype.itemsize, one_tap]
     return rows, min(columns, c & -c) if one_tap else columns, warps, stages
 
 
-def sum_dtype(x: Tensor) -> Any:
-    """Return the dtype in which sums of x are kept."""
-    return tl.float64 if x.dtype == torch.float64 else tl.float32
-
-
-def _precision(x: Tensor) -> str:
-    if x.dtype != torch.float32:
+def _precision(dtype: torch.dtype) -> str:
+    if dtype != torch.float32:
         return "ieee"
     told = torch.backends.cuda.matmul
     # Newer versions of torch have `fp32_precision`, and refuse to read the old switch once the new one was set.

@@ -10,7 +10,7 @@ from torch import Tensor
 from glocal.kernels import portable, portable_window
 from glocal.kernels.cuda import rank_kernels, window_sum_kernels
 from glocal.kernels.cuda import search_kernels as triton_search
-from glocal.kernels.cuda.operations import device_of
+from glocal.kernels.cuda.launching import device_of
 
 _COLUMNS = 64  # that one warp looks at at a time
 _LARGEST, _MOST = 7, 64  # side of the patches whose additions are written out, and neighbours of a list

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from glocal.kernels import known as facts
-from glocal.kernels.cuda import convolve
-from glocal.kernels.cuda import signal_kernels as triton_signals
-from glocal.kernels.cuda.convolve import device_of, edge_products, graph_conv, in_edge_sums, shared_conv
+from glocal.kernels.cuda import convolve, signal_kernels
+from glocal.kernels.cuda.convolve import edge_products, graph_conv, in_edge_sums, shared_conv
+from glocal.kernels.cuda.launching import Launch
 
 _PIECE = 512  # vertices: so many are multiplied in the vectors' own precision, and the products are added in float64
 _WIDEST = 512  # maps whose signs near 0 are decided in a higher precision
@@ -124,12 +124,11 @@ def _rectify(maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None,
     near = NEAR * (largest * (d * c * filters.square().sum((0, 1))).sqrt() + bias.abs())
     block_m = max(16, 1 << (m - 1).bit_length())
     block = max(1, 1024 // block_m)
-    with device_of(maps):
-        triton_signals.rectify[(-(-n // block),)](
-            maps, near.to(maps), x.contiguous(), neighbors, maps if weights is None else weights.contiguous(),
-            filters.contiguous(), bias.contiguous(), n, d,
-            C=c, M=m, WEIGHTED=weights is not None, TRACE=TRACE, BLOCK=block, BLOCK_M=block_m,
-        )  # fmt: skip
+    constants = {"C": c, "M": m, "WEIGHTED": weights is not None, "TRACE": TRACE, "BLOCK": block, "BLOCK_M": block_m}
+    Launch(signal_kernels.rectify, (-(-n // block),), (n, d), constants)(
+        maps, near.to(maps), x.contiguous(), neighbors, maps if weights is None else weights.contiguous(),
+        filters.contiguous(), bias.contiguous(),
+    )  # fmt: skip
 
 
 def inner_products(vectors: Tensor) -> Tensor:
@@ -150,6 +149,5 @@ def variation(image: Tensor) -> tuple[Tensor, Tensor]:
     image, block = image.contiguous(), 1024
     blocks = -(-image.numel() // block)
     slope, totals = torch.empty_like(image), image.new_empty(blocks)
-    with device_of(image):
-        triton_signals.variation[(blocks,)](image, slope, totals, h, w * c, c, BLOCK=block)
+    Launch(signal_kernels.variation, (blocks,), (h, w * c, c), {"BLOCK": block})(image, slope, totals)
     return totals.sum(), slope

@@ -8,6 +8,7 @@ the graph. The host never waits for the GPU, so that a training step can be reco
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from glocal.kernels import known
-from glocal.kernels.cuda.convolve import device_of, edge_products, in_edge_sums, shared_conv, sum_dtype
+from glocal.kernels.cuda.convolve import edge_products, in_edge_sums, shared_conv, sum_dtype
+from glocal.kernels.cuda.launching import Launch
 
 _BLOCK = 32  # vertices of a program
 
@@ -70,10 +72,7 @@ class _Differences(torch.autograd.Function):
         ctx.save_for_backward(x, neighbors, weights)
         (n, k), c = neighbors.shape, x.shape[1]
         out = x.new_empty(n, k, c)
-        with device_of(x):
-            _differences[_grid(n)](
-                x, neighbors, weights, out, n, c, k, SUM=sum_dtype(x), BLOCK=_BLOCK, WIDE=triton.next_power_of_2(c)
-            )
+        _plan(_differences, n, c, k, x.dtype)(x, neighbors, weights, out)
         return out
 
     @staticmethod
@@ -83,11 +82,7 @@ class _Differences(torch.autograd.Function):
         (n, k), c = neighbors.shape, x.shape[1]
         slope, to_weights = slope.contiguous(), torch.empty_like(weights)
         to_own = torch.empty(x.shape, dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
-        with device_of(x):
-            _difference_slopes[_grid(n)](
-                x, neighbors, weights, slope, to_own, to_weights, n, c, k,
-                SUM=sum_dtype(x), BLOCK=_BLOCK, WIDE=triton.next_power_of_2(c),
-            )  # fmt: skip
+        _plan(_difference_slopes, n, c, k, x.dtype)(x, neighbors, weights, slope, to_own, to_weights)
         reverse = known.reverse(neighbors, n)
         to_x = in_edge_sums(slope.unsqueeze(0), weights, None, reverse, n, k, base=to_own.unsqueeze(0))
         return to_x.squeeze(0), None, to_weights
@@ -109,8 +104,10 @@ class _Products(torch.autograd.Function):
         return in_edge_sums(signal, slope, None, known.reverse(neighbors, n), n, k, base=to_own).squeeze(0), None
 
 
-def _grid(n: int) -> tuple[int]:
-    return (triton.cdiv(n, _BLOCK),)
+@lru_cache(maxsize=512)
+def _plan(kernel: Any, n: int, c: int, k: int, dtype: torch.dtype) -> Launch:
+    constants = {"K": k, "SUM": sum_dtype(dtype), "BLOCK": _BLOCK, "WIDE": triton.next_power_of_2(c)}
+    return Launch(kernel, (triton.cdiv(n, _BLOCK),), (n, c), constants)
 
 
 def similarities(x: Tensor, neighbors: Tensor) -> Tensor:

@@ -1,0 +1,207 @@
+"""Derivatives of the operators, once for all backends.
+
+A convolution on a graph is linear in each of its floating arguments. So the gradients of its backward operator are sums of
+the same operators with one argument replaced, and derivatives of any order work on every backend, in both modes.
+
+Under the dispatcher a `Function` sees one level of functorch at a time, so it may run inside of transforms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.autograd.function import Function
+from torch.nn import Parameter
+
+Run = Callable[..., Any]
+
+
+def under(op: Run, *args: Any) -> Any:
+    """Call `op` below autograd. The outer levels of `torch.func` still record, so they need both modes switched on."""
+    if torch._C._are_functorch_transforms_active():
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True), torch._C._AutoDispatchBelowAutograd():
+            return op(*args)
+    with torch._C._AutoDispatchBelowAutograd():
+        return op(*args)
+
+
+def plain(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether no mode, transform or subclass intercepts operators. Then a kernel can be called directly."""
+    if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
+        return False
+    return all(t is None or (type(t) in (Tensor, Parameter) and not t.is_meta) for t in tensors)
+
+
+def differentiable(library: torch.library.Library, name: str, function: type[Function]) -> None:
+    """Register `function` as the derivative of an operator."""
+    apply = _apply(function)
+
+    def run(*args: Any) -> Any:
+        if torch._C._are_functorch_transforms_active():
+            before = torch._C._functorch.get_single_level_autograd_function_allowed()
+            torch._C._functorch.set_single_level_autograd_function_allowed(True)
+            try:
+                return apply(*args)
+            finally:
+                torch._C._functorch.set_single_level_autograd_function_allowed(before)
+        return apply(*args)
+
+    library.impl(name, run, "Autograd")
+
+
+def multilinear(
+    library: torch.library.Library, name: str, places: tuple[int, ...], tensors: int, kernel: Run, backward_kernel: Run
+) -> Run:
+    """Register the derivatives of an operator that is linear in each of its arguments at `places`, and of its backward.
+
+    Its first arguments, `tensors` of them, are tensors; the others are constants. With `y = T(a_1, ..., a_k)` the gradient
+    of a_p is `B_p(g; a)`. For the gradients G_p of what B returns, `sum_p <G_p, B_p(g; a)> = sum_p <g, T(a with G_p for
+    a_p)>`, which is differentiated by the same rule.
+
+    Parameters
+    ----------
+    kernel, backward_kernel
+        What computes T and B on plain tensors. T checks its arguments, B gets those of T again, g before them, and a list
+        after them that says which gradients are needed.
+
+    Returns
+    -------
+    callable
+        Calls the operator, or the kernel directly where the dispatcher has nothing to add. That saves a good part of the
+        cost of a small call.
+    """
+    op = getattr(torch.ops.glocal, name).default
+    forward, backward = _functions(name, places, tensors, kernel, backward_kernel)
+    differentiable(library, name, forward)
+    differentiable(library, f"{name}_backward", backward)
+    apply = _apply(forward)
+
+    def call(*args: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return op(*args)
+        given = args[:tensors]
+        if not plain(given) or _watched(given[0].device.type):
+            return op(*args)
+        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given):
+            return apply(*args)
+        return kernel(*args)
+
+    return call
+
+
+def _functions(
+    name: str, places: tuple[int, ...], tensors: int, kernel: Run, backward_kernel: Run
+) -> tuple[type[Function], type[Function]]:
+    op = getattr(torch.ops.glocal, name).default
+    pull = getattr(torch.ops.glocal, f"{name}_backward").default
+
+    class Forward(Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Tensor:
+            _keep(ctx, args[:tensors])
+            ctx.constants = args[tensors:]
+            y: Tensor = kernel(*args) if plain(args[:tensors]) else under(op, *args)
+            return y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+            saved = ctx.saved_tensors
+            args = (*saved, *ctx.constants)
+            mask = [ctx.needs_input_grad[p] for p in places]
+            direct = not torch.is_grad_enabled() and plain((g, *saved))
+            found = (backward_kernel if direct else pull)(g, *args, mask)
+            result: list[Tensor | None] = [None] * len(args)
+            for p, need, part in zip(places, mask, found, strict=True):
+                result[p] = part if need else None
+            return tuple(result)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> Tensor:
+            args = [*ctx.saved_tensors, *ctx.constants]
+            parts = [op(*_replaced(args, p, tangents[p])) for p in places if tangents[p] is not None]
+            return _sum(parts)
+
+    class Backward(Function):
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
+            _keep(ctx, args[: tensors + 1])
+            ctx.constants, ctx.mask = args[tensors + 1 : -1], args[-1]
+            ctx.set_materialize_grads(False)
+            found: tuple[Tensor, ...] = under(pull, *args)
+            return found
+
+        @staticmethod
+        def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+            g, args = ctx.saved_tensors[0], [*ctx.saved_tensors[1:], *ctx.constants]
+            needs_g, *needs = ctx.needs_input_grad[:-1]
+            result: list[Tensor | None] = [None] * (len(args) + 2)
+            for p, given, asked in zip(places, grads, ctx.mask, strict=True):
+                if given is None or not asked:
+                    continue
+                other = _replaced(args, p, given)
+                if needs_g:
+                    y = op(*other)
+                    result[0] = y if result[0] is None else result[0] + y
+                mask = [bool(needs[q]) and q != p for q in places]
+                if any(mask):
+                    for q, need, part in zip(places, mask, pull(g, *other, mask), strict=True):
+                        before = result[q + 1]
+                        if need:
+                            result[q + 1] = part if before is None else before + part
+            return tuple(result)
+
+        @staticmethod
+        def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor, ...]:
+            g, args = ctx.saved_tensors[0], [*ctx.saved_tensors[1:], *ctx.constants]
+            parts: list[list[Tensor]] = [[] for _ in places]
+            changes = [(-1, tangents[0]), *((q, tangents[q + 1]) for q in places)]
+            for q, tangent in changes:  # -1 is g; B_p does not depend on a_p
+                mask = [bool(asked) and p != q for p, asked in zip(places, ctx.mask, strict=True)]
+                if tangent is None or not any(mask):
+                    continue
+                found = pull(tangent, *args, mask) if q < 0 else pull(g, *_replaced(args, q, tangent), mask)
+                for some, part, need in zip(parts, found, mask, strict=True):
+                    some += [part] if need else []
+            shapes = [args[p] for p in places]
+            return tuple(
+                _sum(some) if some else (like.new_zeros(like.shape) if asked else g.new_zeros(0))
+                for some, like, asked in zip(parts, shapes, ctx.mask, strict=True)
+            )
+
+    return Forward, Backward
+
+
+def _watched(device_type: str) -> bool:
+    """Whether torch changes or records the calls of operators here."""
+    return (
+        torch.is_autocast_enabled(device_type)
+        or forward_ad._current_level >= 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._get_tracing_state() is not None
+        or torch._C._autograd._profiler_enabled()
+    )
+
+
+def _apply(function: type[Function]) -> Run:
+    found: Run = super(Function, function).apply  # type: ignore[misc]
+    return found
+
+
+def _keep(ctx: Any, tensors: Sequence[Tensor | None]) -> None:
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
+
+
+def _replaced(args: Sequence[Any], place: int, value: Tensor) -> list[Any]:
+    return [value if p == place else a for p, a in enumerate(args)]
+
+
+def _sum(parts: Sequence[Tensor]) -> Tensor:
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total

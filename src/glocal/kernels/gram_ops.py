@@ -1,0 +1,158 @@
+"""The operators of style transfer: Gram matrices of the maps of a layer, and the total variation.
+
+    gram(Tensor x, Tensor neighbors, Tensor? weights, Tensor filters, Tensor bias) -> (Tensor gram, Tensor maps)
+        x (m, c), bias (maps,) -> the Gram matrix (maps, maps) in float64, and the maps in the backend's own layout.
+        x may be float64 where the rest is float32: it then decides the signs of maps near 0.
+    gram_backward(Tensor g, Tensor maps, Tensor x, Tensor neighbors, Tensor? weights, Tensor filters) -> Tensor
+        g (maps, maps) -> the gradient of x (m, c) in the dtype of the filters
+    variation(Tensor image) -> (Tensor value, Tensor slope)
+        image (h, w, c) -> the total variation (a scalar) and its gradient (h, w, c)
+
+Everything else is as in `ops`. Gram matrices have a gradient for x only, which cannot be differentiated again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import Function
+
+from glocal.errors import ArgumentError, DerivativeError
+from glocal.kernels import ops, select, transforms
+from glocal.kernels.derivatives import differentiable, under
+
+_GRAPH = "Tensor neighbors, Tensor? weights"
+_SCHEMAS = {
+    "gram": f"(Tensor x, {_GRAPH}, Tensor filters, Tensor bias) -> (Tensor, Tensor)",
+    "gram_backward": f"(Tensor g, Tensor maps, Tensor x, {_GRAPH}, Tensor filters) -> Tensor",
+    "variation": "(Tensor image) -> (Tensor, Tensor)",
+}
+for _name, _schema in _SCHEMAS.items():
+    ops.library.define(_name + _schema)
+gram = torch.ops.glocal.gram.default
+gram_backward = torch.ops.glocal.gram_backward.default
+variation = torch.ops.glocal.variation.default
+
+
+def _gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters, bias)
+    ops.check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
+    found: tuple[Tensor, Tensor] = select.pick("gram", x.device)(x, neighbors, weights, filters, bias)
+    return found
+
+
+def _gram_backward(
+    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
+) -> Tensor:
+    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters)
+    ops.check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
+    m, expected = filters.shape[2], select.pick("gram_maps", x.device)(x, neighbors, filters).shape
+    if g.shape != (m, m) or maps.shape != expected:
+        message = (
+            f"gram: the gradient {tuple(g.shape)} and the maps {tuple(maps.shape)} must be {(m, m)} and "
+            f"{tuple(expected)}. Use what `gram` returned."
+        )
+        raise ArgumentError(message)
+    gx: Tensor = select.pick("gram_backward", x.device)(g, maps, x, neighbors, weights, filters)
+    return gx
+
+
+def _fake_gram(x: Tensor, neighbors: Tensor, weights: Any, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    maps: Tensor = select.pick("gram_maps", x.device)(x, neighbors, filters)
+    m = filters.shape[2]
+    return x.new_empty(m, m, dtype=torch.float64), maps
+
+
+def _variation(image: Tensor) -> tuple[Tensor, Tensor]:
+    found: tuple[Tensor, Tensor] = select.pick("variation", image.device)(image)
+    return found
+
+
+_FORWARD = "it has no derivative in forward mode. Use torch.func.grad or .backward()."
+
+
+class _Gram(Function):
+    """`gram`, with a gradient for x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> Any:
+        total, maps = under(gram, x, neighbors, weights, filters, bias)
+        ctx.save_for_backward(maps, x, neighbors, weights, filters)
+        ctx.mark_non_differentiable(maps)
+        return total, maps
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+        if any(ctx.needs_input_grad[2:]):
+            message = (
+                "glocal::gram: only x has a gradient. Use glocal.nn.functional.gram for the gradients of the others."
+            )
+            raise DerivativeError(message)
+        maps, x, neighbors, weights, filters = ctx.saved_tensors
+        return gram_backward(g, maps, x, neighbors, weights, filters).to(x.dtype), None, None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise DerivativeError("gram: " + _FORWARD)
+
+
+class _GramBackward(Function):
+    """The gradient of `gram`, which cannot be differentiated again."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        return under(gram_backward, *args)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Any:
+        message = (
+            "gram: its gradient cannot be differentiated again. "
+            "Compute `maps = relu(graph_conv(x, graph, filters) + bias)` and `maps.T @ maps` instead."
+        )
+        raise DerivativeError(message)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise DerivativeError("gram: " + _FORWARD)
+
+
+class _Variation(Function):
+    """`variation`: its slope is found on the way, and is constant almost everywhere."""
+
+    @staticmethod
+    def forward(ctx: Any, image: Tensor) -> tuple[Tensor, Tensor]:
+        value, slope = under(variation, image)
+        ctx.save_for_backward(slope)
+        ctx.mark_non_differentiable(slope)
+        return value, slope
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> Tensor:
+        (slope,) = ctx.saved_tensors
+        return g * slope
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise DerivativeError("total_variation: " + _FORWARD)
+
+
+def _register() -> None:
+    rules: tuple[tuple[str, Any, Any, type[Function]], ...] = (
+        ("gram", _gram, _fake_gram, _Gram),
+        ("gram_backward", _gram_backward, lambda g, maps, x, nb, w, f: torch.empty_like(x, dtype=f.dtype), _GramBackward),
+        ("variation", _variation, lambda image: (image.new_empty(()), image.new_empty(image.shape)), _Variation),
+    )  # fmt: skip
+    for name, kernel, fake, function in rules:
+        op = getattr(torch.ops.glocal, name).default
+        ops.library.impl(name, kernel, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"glocal::{name}", fake, lib=ops.library)
+        torch.library.register_vmap(
+            f"glocal::{name}", lambda info, dims, *args, op=op: transforms.each(op, info, dims, args), lib=ops.library
+        )
+        differentiable(ops.library, name, function)
+        transforms.autocast(ops.library, name, low=False)
+
+
+_register()
