@@ -72,7 +72,7 @@ class Backend:
 BACKENDS: tuple[Backend, ...] = (
     Backend(
         "cuda",
-        dict.fromkeys(("patch_neighbors", "knn", "match_rows", "window_neighbors"), "cuda.neighbors")
+        dict.fromkeys(ON_NEIGHBORS, "cuda.neighbors")
         | dict.fromkeys(ON_SIGNALS, "cuda.operations")
         | dict.fromkeys(ON_WINDOWS, "cuda.ranked"),
         _cuda_refuses,

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from glocal.kernels import reference, reference_search
+from glocal.kernels.matching import Matching
 
 pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
 from glocal.kernels.cuda import neighbors as cuda
@@ -75,5 +76,30 @@ def test_nearest_rows_of_another_matrix(values):
     query, source = draw((20, 5), values), draw((50, 5), values, seed=1) + 0.5
     found, squared = cuda.match_rows(query.to(DEVICE), source.to(DEVICE), 7, False)
     neighbors, expected = reference_search.match_rows(query, source, 7, False)
+    assert torch.equal(found.cpu(), neighbors)
+    assert torch.equal(squared.cpu(), expected)
+
+
+# query and source (t, c, h, w) with their halos, k, how they are compared
+PATCHES = [
+    ((1, 2, 7, 8), (1, 2, 9, 6), 5, Matching((1, 3, 3))),
+    ((1, 1, 1, 30), (1, 1, 1, 40), 3, Matching((1, 1, 7))),
+    ((1, 3, 9, 9), (1, 3, 9, 9), 1, Matching((1, 5, 3), coords=0.3)),
+    ((3, 1, 6, 7), None, 4, Matching((3, 3, 1), stride=(1, 2, 1), source_stride=(1, 2, 1), own=True)),
+    ((3, 2, 6, 7), (3, 2, 6, 7), 4, Matching((1, 3, 3), 0.5, (1, 2, 1))),
+    ((4, 1, 5, 6), None, 5, Matching((2, 1, 3), 0.0, (1, 3, 2), own=True)),
+    ((1, 1, 12, 11), (1, 1, 12, 11), 2, Matching((1, 7, 7), 0.1, (0, 4, 3), (1, 2, 3), (1, 1, 2))),
+]
+
+
+@pytest.mark.parametrize("values", ["ties", "none"])
+@pytest.mark.parametrize("case", PATCHES, ids=str)
+def test_patches_of_another_signal_to_the_bit(case, values):
+    shape, other, k, matching = case
+    query = draw(shape, values)
+    source = query if other is None else draw(other, values, seed=1)
+    here = query.to(DEVICE)
+    found, squared = cuda.match_patches(here, here if other is None else source.to(DEVICE), k, matching)
+    neighbors, expected = reference_search.match_patches(query, source, k, matching)
     assert torch.equal(found.cpu(), neighbors)
     assert torch.equal(squared.cpu(), expected)

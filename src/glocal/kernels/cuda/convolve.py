@@ -30,13 +30,13 @@ _LAUNCHES = {
     ("forward", 8, True): (64, 32, 4, 2),
     ("forward", 8, False): (64, 32, 4, 2),
     ("forward", 4, True): (128, 32, 4, 3),
-    ("forward", 4, False): (128, 32, 8, 1),
+    ("forward", 4, False): (128, 16, 4, 1),
     ("forward", 2, True): (128, 64, 4, 3),
     ("forward", 2, False): (64, 128, 4, 1),
     ("filter_slopes", 8, True): (32, 32, 4, 2),
     ("filter_slopes", 8, False): (32, 64, 4, 2),
     ("filter_slopes", 4, True): (32, 64, 4, 1),
-    ("filter_slopes", 4, False): (64, 64, 4, 1),
+    ("filter_slopes", 4, False): (64, 32, 4, 1),
     ("filter_slopes", 2, True): (128, 64, 4, 3),
     ("filter_slopes", 2, False): (32, 64, 4, 4),
 }
@@ -62,7 +62,7 @@ def _forward_plan(
     b: int, n: int, sources: int, d: int, c: int, m: int, weighted: bool, dtype: torch.dtype, precision: str
 ) -> tuple[Launch, bool]:
     block_n, block_k, warps, stages = _tile("forward", dtype, c)
-    block_m, turned = _power(m, 16, 128), dtype == torch.float32
+    block_m, turned = _power(m, 16, 128), _turned(dtype, c)
     if block_m > 64:
         block_n //= 2
     constants = {
@@ -90,7 +90,7 @@ def _filters_plan(
     b: int, n: int, sources: int, d: int, c: int, m: int, weighted: bool, dtype: torch.dtype, precision: str
 ) -> tuple[Launch, bool, int]:
     block_n, block_k, warps, stages = _tile("filter_slopes", dtype, c)
-    block_m, turned = _power(m, 16, 64), dtype == torch.float32
+    block_m, turned = _power(m, 16, 64), _turned(dtype, c)
     across, along = -(-d * c // block_k), -(-m // block_m)
     blocks = -(-b * n // block_n)
     span = -(-blocks // max(1, min(blocks, -(-_PROGRAMS // (across * along))))) * block_n
@@ -239,6 +239,11 @@ def _tile(kernel: str, dtype: torch.dtype, c: int) -> tuple[int, int, int, int]:
     one_tap = c % 32 == 0
     rows, columns, warps, stages = _LAUNCHES[kernel, dtype.itemsize, one_tap]
     return rows, min(columns, c & -c) if one_tap else columns, warps, stages
+
+
+def _turned(dtype: torch.dtype, c: int) -> bool:
+    """Whether an operand is transposed before the product. For narrow signals that costs more than it brings."""
+    return dtype == torch.float32 and c % 32 == 0
 
 
 def _precision(dtype: torch.dtype) -> str:

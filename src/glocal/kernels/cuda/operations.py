@@ -6,6 +6,7 @@ What they compute is said in `reference`. Every run gives the same bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -118,17 +119,23 @@ def gram_backward(
 def _rectify(maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> None:
     """Set negative maps (n, m) to 0, in place; x, in a higher precision, decides the signs near 0."""
     (n, d), (_, c, m) = neighbors.shape, filters.shape
-    largest = x.abs().max()
+    largest = torch.linalg.vector_norm(x, torch.inf)
     if weights is not None:
-        largest = largest * facts.known(weights, "largest sum", lambda: weights.abs().sum(1).max()) / d
-    near = NEAR * (largest * (d * c * filters.square().sum((0, 1))).sqrt() + bias.abs())
+        largest = largest * facts.known(weights, "largest sum", lambda: weights.abs().sum(1).max() / d)
+    usual = facts.known(filters, "usual size", lambda: (d * c * filters.square().sum((0, 1))).sqrt())
     block_m = max(16, 1 << (m - 1).bit_length())
     block = max(1, 1024 // block_m)
-    constants = {"C": c, "M": m, "WEIGHTED": weights is not None, "TRACE": TRACE, "BLOCK": block, "BLOCK_M": block_m}
-    Launch(signal_kernels.rectify, (-(-n // block),), (n, d), constants)(
-        maps, near.to(maps), x.contiguous(), neighbors, maps if weights is None else weights.contiguous(),
+    _rectify_plan(n, d, c, m, weights is not None, block, block_m)(
+        maps, largest, usual, x.contiguous(), neighbors, maps if weights is None else weights.contiguous(),
         filters.contiguous(), bias.contiguous(),
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _rectify_plan(n: int, d: int, c: int, m: int, weighted: bool, block: int, block_m: int) -> Launch:
+    constants = {"C": c, "M": m, "WEIGHTED": weighted, "NEAR": NEAR, "TRACE": TRACE}
+    constants |= {"BLOCK": block, "BLOCK_M": block_m}
+    return Launch(signal_kernels.rectify, (-(-n // block),), (n, d), constants)
 
 
 def inner_products(vectors: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from glocal.kernels.cuda.search_kernels import patch_distance
+
 
 @triton.jit
 def _key(value, index):
@@ -136,6 +138,23 @@ def _squared(query, source, i, j, mask, F):
 
 
 @triton.jit
+def _definition(query, source, here, there, i, j, mask, F, factor, C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr):
+    """Compute the distances between row i and rows j as `reference_search` defines them, in float64.
+
+    Rows are cells (C, PH, PW) of patches at the places `here` and `there` (t, y, x), or plain vectors where PH is 0.
+    """
+    if PH == 0:
+        return _squared(query, source, i, j, mask, F)
+    row, rows = i.to(tl.int64), j.to(tl.int64)
+    d2 = patch_distance(query, source, row * F, rows * F, PH * PW, PW, mask, C, PH, PW)
+    steps = tl.zeros(j.shape, tl.int64)
+    for axis in tl.static_range(3):
+        step = tl.load(there + rows * 3 + axis, mask=mask, other=0) - tl.load(here + row * 3 + axis)
+        steps += step * step
+    return (d2 + factor * steps.to(tl.float32)).to(tl.float64)
+
+
+@triton.jit
 def _store_ranked(neighbors, squared, at, d2, j, K: tl.constexpr):
     """Write the K first of a list by (d2, j)."""
     before = (d2[None, :] < d2[:, None]) | ((d2[None, :] == d2[:, None]) & (j[None, :] < j[:, None]))
@@ -147,20 +166,22 @@ def _store_ranked(neighbors, squared, at, d2, j, K: tl.constexpr):
 
 @triton.jit
 def rerank(
-    query, source, values, indices, norms, shifts, bounds, neighbors, squared, unsure, m, F,
+    query, source, here, there, values, indices, norms, shifts, bounds, neighbors, squared, unsure, m, F, factor,
+    C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr, SLACK: tl.constexpr,
     SELF: tl.constexpr, K: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """Order the candidates of one row by their distances in float64, and say if others may belong to the K first.
+    """Order the candidates of one row by their defined distances, and say if others may belong to the K first.
 
     `norms` are the squares |a|^2 of the rounded rows, `shifts` how far rounding moved a row, both float64, and `bounds`
     the largest of both and the relative error of the products. Everything that was not found is at least as far as
-    the last candidate, less these errors.
+    the last candidate, less these errors. SLACK is the relative rounding error of the definition itself.
     """
     i = tl.program_id(0)
     slot = tl.arange(0, SLOTS)
     j = tl.load(indices + i.to(tl.int64) * SLOTS + slot)
     missing = m - tl.sum((j >= 0).to(tl.int32), 0)
-    d2 = tl.where(j >= 0, _squared(query, source, i, tl.maximum(j, 0), j >= 0, F), float("inf"))
+    d2 = _definition(query, source, here, there, i, tl.maximum(j, 0), j >= 0, F, factor, C, PH, PW)
+    d2 = tl.where(j >= 0, d2, float("inf"))
     j = tl.where(j >= 0, j, 0x7FFFFFFF - slot)
     if SELF:
         d2 = tl.where(j == i, -1.0, d2)
@@ -170,16 +191,17 @@ def rerank(
     farthest = tl.max(tl.load(values + i.to(tl.int64) * SLOTS + slot), 0).to(tl.float64)
     lower = farthest + norm - tl.load(bounds + 2) * (norm + tl.load(bounds))
     lower = tl.sqrt(tl.maximum(lower, 0.0)) - tl.load(shifts + i) - tl.load(bounds + 1)
-    sure = (lower > tl.sqrt(tl.maximum(last, 0.0)) * (1 + 1e-12)) & (lower < float("inf"))
+    sure = (lower > tl.sqrt(tl.maximum(last, 0.0)) * (1 + SLACK)) & (lower < float("inf"))
     tl.store(unsure + i, ((missing > 0) & (sure == 0)).to(tl.int8))
 
 
 @triton.jit
 def exact(
-    query, source, rows, neighbors, squared, m, F,
+    query, source, here, there, rows, neighbors, squared, m, F, factor,
+    C: tl.constexpr, PH: tl.constexpr, PW: tl.constexpr,
     SELF: tl.constexpr, K: tl.constexpr, SLOTS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Find the K nearest rows of `source` for one row of `query` in float64 alone: for rows that `rerank` is not sure of."""
+    """Find the K nearest rows of `source` for one row of `query` by the definition alone: for rows that `rerank` leaves open."""
     i = tl.load(rows + tl.program_id(0))
     slot = tl.arange(0, SLOTS)
     nobody: tl.constexpr = 0x7FFFFFFF
@@ -188,7 +210,8 @@ def exact(
     worst = tl.max(best, 0)
     for start in range(0, m, BLOCK):
         j = start + tl.arange(0, BLOCK)
-        d2 = tl.where(j < m, _squared(query, source, i, j, j < m, F), float("inf"))
+        d2 = _definition(query, source, here, there, i, j, j < m, F, factor, C, PH, PW)
+        d2 = tl.where(j < m, d2, float("inf"))
         if SELF:
             d2 = tl.where(j == i, -1.0, d2)
         j = tl.where(j < m, j, nobody)

@@ -97,18 +97,20 @@ def edge_products(
 
 @triton.jit
 def rectify(
-    maps, near, fine, neighbors, weights, filters, bias, n, d, C: tl.constexpr, M: tl.constexpr,
-    WEIGHTED: tl.constexpr, TRACE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_M: tl.constexpr,
+    maps, largest, usual, fine, neighbors, weights, filters, bias, n, d, C: tl.constexpr, M: tl.constexpr,
+    WEIGHTED: tl.constexpr, NEAR: tl.constexpr, TRACE: tl.constexpr, BLOCK: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """Set negative maps (n, M) to 0, in place. `fine` (n, C) decides the sign of what lies nearer to 0 than `near` (M,).
+    """Set negative maps (n, M) to 0, in place. `fine` (n, C) decides the sign of what lies near 0.
 
-    What is positive, but not in the precision of the maps, becomes TRACE times `near`.
+    Map m is near 0 below `NEAR (largest usual[m] + |bias[m]|)`, where `largest` is the largest number of `fine`.
+    What is positive, but not in the precision of the maps, becomes TRACE times that limit.
     """
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     r = tl.arange(0, BLOCK_M)
     inside = (i < n)[:, None] & (r < M)[None, :]
     at = i.to(tl.int64)[:, None] * M + r[None, :]
-    limit = tl.load(near + r, mask=r < M, other=0.0)[None, :]
+    limit = tl.load(largest).to(tl.float32) * tl.load(usual + r, mask=r < M, other=0.0)
+    limit = (NEAR * (limit + tl.abs(tl.load(bias + r, mask=r < M, other=0.0))))[None, :]
     value = tl.load(maps + at, mask=inside, other=1.0) + limit * TRACE
     close = tl.abs(value) < limit
     result = tl.where(value <= -limit, 0.0, value)  # NaN stays NaN
