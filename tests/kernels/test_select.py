@@ -2,12 +2,12 @@ import pytest
 import torch
 
 from glocal.errors import DeviceError
-from glocal.kernels import portable, reference, select
+from glocal.kernels import portable, reference, reference_search, select
 
 
 def test_the_variable_overrides_the_choice(monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", "reference")
-    assert select.pick("patch_neighbors", "cpu") is reference.patch_neighbors
+    assert select.pick("patch_neighbors", "cpu") is reference_search.patch_neighbors
     monkeypatch.setenv("GLOCAL_BACKEND", "portable")
     assert select.pick("patch_neighbors", "cpu") is portable.patch_neighbors
     assert select.pick("graph_conv", "cpu") is reference.graph_conv  # portable leaves this to the definition
@@ -51,4 +51,4 @@ def test_without_numba_everything_still_runs(monkeypatch):
 def test_window_sum_adds_the_largest_block_first():
     x = torch.tensor([1e8, 1.0, -1e8, 1.0, 1.0, 1.0, 1.0])
     expected = (((x[0] + x[1]) + (x[2] + x[3])) + (x[4] + x[5])) + x[6]
-    assert torch.equal(reference.window_sum(x, 7, 0), expected.reshape(1))
+    assert torch.equal(reference_search.window_sum(x, 7, 0), expected.reshape(1))

@@ -18,7 +18,7 @@ from glocal.nn import functional
 GUARDED = """
 import ctypes, mmap, sys
 import numpy as np, torch
-from glocal.kernels import reference
+from glocal.kernels import reference, reference_search
 from glocal.kernels.cpu import neighbor_pairs
 
 libc, page, kept = ctypes.CDLL(None), mmap.PAGESIZE, []
@@ -36,7 +36,7 @@ neighbor_pairs.room = guarded
 for shape, patch in (((1, 24, 24), (5, 5)), ((1, 1, 900), (1, 5))):
     planes = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     found = neighbor_pairs.patch_neighbors(planes, 4, patch)
-    expected = reference.patch_neighbors(planes, 4, patch, 0.0, None)
+    expected = reference_search.patch_neighbors(planes, 4, patch, 0.0, None)
     assert all(torch.equal(a, b) for a, b in zip(found, expected))
 """
 

@@ -63,6 +63,7 @@ def run(lab: Tensor, options: BenchOptions, device: str = "cuda") -> list[Row]:
             lines += _grid_rows(lab.shape[0], c, m, size, dtype, top, repeats, device)
     lines += _knn_rows(512 if options.quick else 65536, top, repeats, device)
     lines += _patch_rows(24 if options.quick else 1024, top, repeats, device)
+    lines += _match_rows(16 if options.quick else 256, top, repeats, device)
     lines += _window_rows((1, 16, 16) if options.quick else (32, 64, 64), top, repeats, device)
     return lines
 
@@ -168,6 +169,20 @@ def _patch_rows(side: int, top: Ceilings, repeats: int, device: str) -> list[Row
         operations = side**2 * (2 * radius + 1) ** 2 * (3 * c - 1 + 2 * (patch.bit_length() + 1) + 1)
         floor = top.floor(4 * side**2 * (c + 2 * k), operations, top.float32 / 2)
         work = f"patch_graph {side}x{side}x{c}, {patch}x{patch}, radius {radius}, k = {k}"
+        lines += _rows(work, works, {PORTABLE: None}, floor, min(repeats, 3), device)
+    return lines
+
+
+def _match_rows(side: int, top: Ceilings, repeats: int, device: str) -> list[Row]:
+    """Measure the search for the patches of one picture in another."""
+    patch, lines = 3 if side < 64 else 7, []
+    query, source = _drawn(device, torch.float32, (side, side, 3), (side, side, 3))
+    for k in (1, 8):
+        search = partial(patch_graph, query, source=source, k=k, patch=patch)
+        works: dict[str, Callable[[], Any]] = {"ours": search, PORTABLE: _portable(search)}
+        f = 3 * patch * patch
+        floor = top.floor(4 * side**2 * (6 + 2 * k), 2 * side**4 * f, top.tf32)
+        work = f"patch_graph {side}x{side}x3 in another picture, {patch}x{patch}, k = {k}"
         lines += _rows(work, works, {PORTABLE: None}, floor, min(repeats, 3), device)
     return lines
 

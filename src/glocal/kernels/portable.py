@@ -16,7 +16,6 @@ from torch import Tensor
 
 from glocal.kernels import reference_search
 from glocal.kernels.matching import Matching
-from glocal.kernels.reference import window_sum
 
 _SPARE = 8  # candidates beyond k: enough that few rows of natural signals are searched again
 _BLOCK_ELEMENTS = {"cuda": 1 << 28}  # 1 GiB of float32 distances at a time: a GPU wants few, large launches
@@ -29,14 +28,13 @@ Progress = Callable[[float], None] | None
 def patch_neighbors(
     planes: Tensor, k: int, patch: tuple[int, int], coords: float, radius: int | None, progress: Progress = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches of one image; the contract is `reference.patch_neighbors`, bit for bit."""
-    frames = planes.unsqueeze(0)
-    window = None if radius is None else (0, radius, radius)
-    return match_patches(frames, frames, k, Matching((1, *patch), coords, window, own=True), progress)
+    """Find the `k` nearest patches of one image; the contract is `reference_search.patch_neighbors`, bit for bit."""
+    matching = reference_search.one_image_matching(patch, coords, radius)
+    return match_patches(*reference_search.one_image(planes), k, matching, progress)
 
 
 def knn(features: Tensor, k: int, progress: Progress = None) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest rows of one matrix; the contract is `reference.knn`."""
+    """Find the `k` nearest rows of one matrix; the contract is `reference_search.knn`."""
     return match_rows(features, features, k, True, progress)
 
 
@@ -63,7 +61,7 @@ def match_patches(
         total = squares[:, :, 0]
         for channel in range(1, shape[1]):
             total = total + squares[:, :, channel]
-        d2 = window_sum(window_sum(total, shape[2], 2), shape[3], 3)[:, :, 0, 0]
+        d2 = reference_search.window_sum(reference_search.window_sum(total, shape[2], 2), shape[3], 3)[:, :, 0, 0]
         steps = (source_places[found] - places[i].unsqueeze(1)).square().sum(2)
         return d2 + torch.tensor(coords * coords, dtype=torch.float32, device=d2.device) * steps.to(torch.float32)
 
@@ -198,7 +196,9 @@ def _by_shifts(query: Tensor, source: Tensor, k: int, matching: Matching, progre
                     square = (a - b).square()
                     squares = square if squares is None else squares + square
             assert squares is not None
-            d2 = window_sum(window_sum(squares, ph, 1), pw, 2)[:, :: y.step, :: x.step]
+            d2 = reference_search.window_sum(reference_search.window_sum(squares, ph, 1), pw, 2)[
+                :, :: y.step, :: x.step
+            ]
             d2 = d2 + factor * float(dt * dt + dy * dy + dx * dx)
             here, there = (
                 tuple(

@@ -1,8 +1,6 @@
 """The definition of every kernel, in plain torch and a page long. Slow, short, right; the fast backends equal it.
 
-Neighbour search compares squared distances bit by bit, so the order of the float32 additions is part of the
-definition: `window_sum` says it. Every backend follows it and fused multiply-adds are not used, so every backend finds
-the same neighbours, ties included.
+The searches are in `reference_search`.
 
 Operations on signals have the names and arguments of the operators in `ops`. x has m rows where the graph has n
 vertices; m = n unless the graph joins two signals. `reverse` is the reversed graph that fast backward passes gather
@@ -11,109 +9,12 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from glocal.lattice import Lattice
-
-
-def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
-    """Sum `size` consecutive entries along `dim`, adding blocks of 2^b entries, the largest block first.
-
-    >>> window_sum(torch.arange(5.0), 3, 0)
-    tensor([3., 6., 9.])
-    """
-    n = x.shape[dim] - size + 1
-    blocks = [x]  # blocks[b][t] = the sum of x[t : t + 2^b]
-    while 2 ** len(blocks) <= size:
-        half, step = blocks[-1], 2 ** (len(blocks) - 1)
-        length = half.shape[dim] - step
-        blocks.append(half.narrow(dim, 0, length) + half.narrow(dim, step, length))
-    total, start = None, 0
-    for b in reversed(range(len(blocks))):
-        if size >> b & 1:
-            part = blocks[b].narrow(dim, start, n)
-            total = part if total is None else total + part
-            start += 2**b
-    assert total is not None
-    return total
-
-
-def patch_neighbors(
-    planes: Tensor,
-    k: int,
-    patch: tuple[int, int],
-    coords: float,
-    radius: int | None,
-    progress: Callable[[float], None] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches of every pixel: itself, then by (squared distance, vertex index).
-
-    `d2(i, j) = sum_(v, u in patch) sum_c (x_c[i + (v, u)] - x_c[j + (v, u)])^2 + coords^2 |i - j|^2`
-
-    Parameters
-    ----------
-    planes : Tensor, (c, h + ph - 1, w + pw - 1) float32
-        The channels, already padded by half a patch on each side.
-    radius : int or None
-        Only candidates with `|dy| <= radius` and `|dx| <= radius`; None means the whole image.
-
-    Returns
-    -------
-    neighbors (n, k) int32 and squared distances (n, k) float32. Cost: O(n^2 c patch) time, O(n patch c) memory.
-    """
-    n = (planes.shape[1] - patch[0] + 1) * (planes.shape[2] - patch[1] + 1)
-    neighbors = torch.empty(n, k, dtype=torch.int32, device=planes.device)
-    distances = torch.empty(n, k, dtype=torch.float32, device=planes.device)
-    for i in range(n):
-        d2 = patch_distances(planes, i, patch, coords, radius)
-        d2[i] = -1  # the vertex itself always comes first
-        distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
-        neighbors[i] = order
-        if progress is not None and i % 1024 == 0:
-            progress(i / n)
-    return neighbors, distances.clamp_(min=0)
-
-
-def patch_distances(planes: Tensor, i: int, patch: tuple[int, int], coords: float, radius: int | None) -> Tensor:
-    """Compute `d2(i, j)` for one vertex `i` and all `j`, (n,) float32; infinite outside the search window."""
-    c, ph, pw = planes.shape[0], *patch
-    w = planes.shape[2] - pw + 1
-    cells = planes.unfold(1, ph, 1).unfold(2, pw, 1).flatten(1, 2)  # (c, n, ph, pw)
-    j = torch.arange(cells.shape[1], device=planes.device)
-    dy, dx = j // w - i // w, j % w - i % w
-    squares = (cells[0] - cells[0, i]).square()
-    for channel in range(1, c):
-        squares = squares + (cells[channel] - cells[channel, i]).square()
-    factor = torch.tensor(coords * coords, dtype=torch.float32, device=planes.device)
-    d2 = window_sum(window_sum(squares, ph, 1), pw, 2)[:, 0, 0]
-    d2 = d2 + factor * (dy * dy + dx * dx).to(torch.float32)
-    if radius is not None:
-        d2 = d2.masked_fill((dy.abs() > radius) | (dx.abs() > radius), torch.inf)
-    return d2
-
-
-def knn(features: Tensor, k: int, progress: Callable[[float], None] | None = None) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest rows of every row: itself, then by (squared distance in float64, vertex index).
-
-    Returns neighbors (n, k) int32 and squared distances (n, k) float64. Cost: O(n^2 f) time, O(n f) memory.
-    """
-    n, f = features.shape
-    wide = features.to(torch.float64)
-    neighbors = torch.empty(n, k, dtype=torch.int32, device=features.device)
-    distances = torch.empty(n, k, dtype=torch.float64, device=features.device)
-    for i in range(n):
-        d2 = torch.zeros(n, dtype=torch.float64, device=features.device)
-        for column in range(f):
-            d2 = d2 + (wide[:, column] - wide[i, column]).square()
-        d2[i] = -1
-        distances[i], order = (part[:k] for part in torch.sort(d2, stable=True))
-        neighbors[i] = order
-        if progress is not None and i % 1024 == 0:
-            progress(i / n)
-    return neighbors, distances.clamp_(min=0)
 
 
 def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:

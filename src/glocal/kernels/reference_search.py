@@ -12,9 +12,52 @@ import torch
 from torch import Tensor
 
 from glocal.kernels.matching import Matching, Sizes
-from glocal.kernels.reference import window_sum
 
 Progress = Callable[[float], None] | None
+
+
+def window_sum(x: Tensor, size: int, dim: int) -> Tensor:
+    """Sum `size` consecutive entries along `dim`, adding blocks of 2^b entries, the largest block first.
+
+    >>> window_sum(torch.arange(5.0), 3, 0)
+    tensor([3., 6., 9.])
+    """
+    n = x.shape[dim] - size + 1
+    blocks = [x]  # blocks[b][t] = the sum of x[t : t + 2^b]
+    while 2 ** len(blocks) <= size:
+        half, step = blocks[-1], 2 ** (len(blocks) - 1)
+        length = half.shape[dim] - step
+        blocks.append(half.narrow(dim, 0, length) + half.narrow(dim, step, length))
+    total, start = None, 0
+    for b in reversed(range(len(blocks))):
+        if size >> b & 1:
+            part = blocks[b].narrow(dim, start, n)
+            total = part if total is None else total + part
+            start += 2**b
+    assert total is not None
+    return total
+
+
+def patch_neighbors(
+    planes: Tensor, k: int, patch: tuple[int, int], coords: float, radius: int | None, progress: Progress = None
+) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest patches of one image in itself: `match_patches` of (c, h + ph - 1, w + pw - 1) planes."""
+    return match_patches(*one_image(planes), k, one_image_matching(patch, coords, radius), progress)
+
+
+def one_image(planes: Tensor) -> tuple[Tensor, Tensor]:
+    """Return one image as query and source."""
+    return (planes.unsqueeze(0),) * 2
+
+
+def one_image_matching(patch: tuple[int, int], coords: float, radius: int | None) -> Matching:
+    """Return how the patches of one image are compared: the vertex itself comes first."""
+    return Matching((1, *patch), coords, None if radius is None else (0, radius, radius), own=True)
+
+
+def knn(features: Tensor, k: int, progress: Progress = None) -> tuple[Tensor, Tensor]:
+    """Find the `k` nearest rows of one matrix (n, f) in itself: `match_rows`, where each row itself comes first."""
+    return match_rows(features, features, k, True, progress)
 
 
 def match_patches(

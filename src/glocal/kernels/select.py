@@ -98,7 +98,7 @@ BACKENDS: tuple[Backend, ...] = (
     Backend(
         "reference",
         dict.fromkeys(OPERATIONS, "reference")
-        | dict.fromkeys(("match_patches", "match_rows", "window_neighbors"), "reference_search")
+        | dict.fromkeys(ON_NEIGHBORS, "reference_search")
         | dict.fromkeys(ON_WINDOWS, "reference_ranked"),
         _always,
     ),

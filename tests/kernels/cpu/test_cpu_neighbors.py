@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from scipy.spatial.distance import cdist
 from skimage import data
 
-from glocal.kernels import reference
+from glocal.kernels import reference_search
 from glocal.kernels.cpu import neighbors as cpu_neighbors
 
 
@@ -38,7 +38,7 @@ def assert_same(x, k, patch, coords=0.0, radius=None):
     found = cpu_neighbors.patch_neighbors(planes, k, patch, coords, radius)
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # the reference adds small tensors: on a busy machine more threads only wait
-    expected = reference.patch_neighbors(planes, k, patch, coords, radius)
+    expected = reference_search.patch_neighbors(planes, k, patch, coords, radius)
     torch.set_num_threads(before)
     assert found[0].dtype == torch.int32
     assert found[1].dtype == torch.float32
@@ -140,7 +140,7 @@ def test_blocks_of_a_signal_meet_once(threads):
     rng = np.random.default_rng(0)
     signal = np.where(rng.random((3, 1, 2655)) < 0.02, 1e4, 1e-2) * rng.normal(size=(3, 1, 2655))
     planes = padded(torch.from_numpy(signal).float(), (1, 3))
-    expected = reference.patch_neighbors(planes, 7, (1, 3), 0.0, None)
+    expected = reference_search.patch_neighbors(planes, 7, (1, 3), 0.0, None)
     for count in (1, 2, 5):
         threads(count)
         neighbors, distances = cpu_neighbors.patch_neighbors(planes, 7, (1, 3), 0.0, None)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.kernels import reference
+from glocal.kernels import reference_search
 from glocal.kernels.cpu import simd
 from glocal.kernels.cpu.simd import constant
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 def window(values, size):
     """The definition's sum of one window, in the arithmetic of `values`."""
-    return reference.window_sum(torch.from_numpy(values), size, 0).numpy()
+    return reference_search.window_sum(torch.from_numpy(values), size, 0).numpy()
 
 
 def patch_distance(planes, a, b, patch):

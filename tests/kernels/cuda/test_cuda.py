@@ -11,7 +11,7 @@ from glocal.apps.style.options import style_options
 from glocal.apps.style.transfer import stylize
 from glocal.errors import DeviceError
 from glocal.graphs.patch import pad_frames, patch_graph
-from glocal.kernels import reference, select
+from glocal.kernels import reference, reference_search, select
 
 pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
 from glocal.kernels.cuda import neighbors as cuda_neighbors
@@ -43,7 +43,7 @@ def test_the_search_equals_the_reference_to_the_bit(h, w, c, patch, k, coords, r
     image = torch.randint(0, 4, (h, w, c), generator=torch.Generator().manual_seed(5)).float() * 0.7
     planes = pad_frames(image.unsqueeze(0), (1, *patch))[0]
     found, d2 = cuda_neighbors.patch_neighbors(planes.to(DEVICE), k, patch, coords, radius)
-    neighbors, expected = reference.patch_neighbors(planes, int(k), patch, coords, radius)
+    neighbors, expected = reference_search.patch_neighbors(planes, int(k), patch, coords, radius)
     assert torch.equal(found.cpu(), neighbors)
     assert torch.equal(d2.cpu(), expected)
 
@@ -60,7 +60,7 @@ def test_long_signals_on_a_gpu():
 def test_patches_too_large_for_the_kernel_are_searched_all_the_same():
     planes = pad_frames(torch.rand(1, 4, 5, 1, generator=torch.Generator().manual_seed(0)), (1, 9, 9))[0]
     found, _ = cuda_neighbors.patch_neighbors(planes.to(DEVICE), 3, (9, 9), 0.0, None)
-    assert torch.equal(found.cpu(), reference.patch_neighbors(planes, 3, (9, 9), 0.0, None)[0])
+    assert torch.equal(found.cpu(), reference_search.patch_neighbors(planes, 3, (9, 9), 0.0, None)[0])
 
 
 def graph_inputs(n, d, c, m, dtype, weighted):

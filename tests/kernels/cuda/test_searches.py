@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.kernels import reference, reference_search
+from glocal.kernels import reference_search
 from glocal.kernels.matching import Matching
 
 pytest.importorskip("triton", reason="the GPU's kernels are written in Triton")
@@ -58,7 +58,7 @@ def test_nearest_rows_to_the_bit(case, values):
     n, f, k, dtype = case
     x = draw((n, f), values).to(dtype) + (1e4 if values == "far" else 0)
     found, squared = cuda.knn(x.to(DEVICE), k)
-    neighbors, expected = reference.knn(x, k)
+    neighbors, expected = reference_search.knn(x, k)
     assert torch.equal(found.cpu(), neighbors)
     assert torch.equal(squared.cpu(), expected)
 
@@ -66,7 +66,7 @@ def test_nearest_rows_to_the_bit(case, values):
 def test_distances_that_float32_cannot_hold():
     x = torch.tensor([[0.0], [1e30], [3e30], [7e30]], dtype=torch.float64).repeat(6, 1)
     found, squared = cuda.knn(x.to(DEVICE), 9)
-    neighbors, expected = reference.knn(x, 9)
+    neighbors, expected = reference_search.knn(x, 9)
     assert torch.equal(found.cpu(), neighbors)
     assert torch.equal(squared.cpu(), expected)
 

@@ -32,7 +32,7 @@ from glocal.kernels.cpu.simd import (
     strip_distances,
 )
 from glocal.kernels.cpu.threads import share
-from glocal.kernels.reference import window_sum
+from glocal.kernels.reference_search import window_sum
 
 VECTORS = constant(2)  # vectors in a row of a block
 HEIGHT, LANES = 8, 32  # rows of a block, and columns between two rows of its lists
@@ -357,7 +357,7 @@ def patch_neighbors(
     radius: int | None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches; the contract is `reference.patch_neighbors`, bit for bit. Needs k > 1.
+    """Find the `k` nearest patches; the contract is `reference_search.patch_neighbors`, bit for bit. Needs k > 1.
 
     Cost: O(n s (c + k)) time for s shifts (about `(2 radius + 1)^2`, or as many as the k-th distances and the
     coordinate term leave), O(n (c + k)) memory.

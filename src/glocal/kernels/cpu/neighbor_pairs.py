@@ -135,7 +135,7 @@ def _edges(picture: Picture, threads: int) -> list[int]:
 def patch_neighbors(
     planes: Tensor, k: int, patch: tuple[int, int], progress: Callable[[float], None] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest patches; the contract is `reference.patch_neighbors`, bit for bit. Needs k > 1.
+    """Find the `k` nearest patches; the contract is `reference_search.patch_neighbors`, bit for bit. Needs k > 1.
 
     Cost: O(n^2 c) time for any patch size, O(n (c + k)) memory.
     """

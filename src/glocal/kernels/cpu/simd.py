@@ -5,7 +5,7 @@ writes LLVM instructions on vectors of 16 float32 or 8 int64, which LLVM turns i
 whichever the machine has. They read and write flat arrays at given offsets and check no bounds: the caller keeps a
 margin. The 16-bit integers of the coarse search are in `simd_shifts`.
 
-Sums follow `reference.window_sum` addition by addition, and multiplications are never fused with additions, so float32
+Sums follow `reference_search.window_sum` addition by addition, and multiplications are never fused with additions, so float32
 distances have the bits of the reference. Sizes that shape the code (channels, patch, vectors) are compile-time
 constants, passed as the length of a tuple: see `constant`.
 """

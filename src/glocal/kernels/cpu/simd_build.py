@@ -1,6 +1,6 @@
 """How vector instructions are written for LLVM: the pieces that `simd` builds its operations from.
 
-A `kind` is the arithmetic and the vector it works on. The sums follow `reference.window_sum` addition by addition.
+A `kind` is the arithmetic and the vector it works on. The sums follow `reference_search.window_sum` addition by addition.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def total(kind: Any, parts: Sequence[Any]) -> Any:
 
 
 def sum_along(kind: Any, row: list[Any], size: int, outputs: int) -> list[Any]:
-    """`reference.window_sum` along the lanes of a row of vectors, its first `outputs` vectors."""
+    """`reference_search.window_sum` along the lanes of a row of vectors, its first `outputs` vectors."""
     blocks = [row]
     while 1 << len(blocks) <= size:
         half, step = blocks[-1], 1 << (len(blocks) - 1)
@@ -100,7 +100,7 @@ def sum_along(kind: Any, row: list[Any], size: int, outputs: int) -> list[Any]:
 
 
 def sum_all(kind: Any, values: Sequence[Any]) -> Any:
-    """`reference.window_sum` of exactly one window, over a sequence of vectors."""
+    """`reference_search.window_sum` of exactly one window, over a sequence of vectors."""
 
     def block(start: int, count: int) -> Any:
         if count == 1:
@@ -111,7 +111,7 @@ def sum_all(kind: Any, values: Sequence[Any]) -> Any:
 
 
 class Rolling:
-    """`reference.window_sum` down the rows: each new row gives the window that ends there.
+    """`reference_search.window_sum` down the rows: each new row gives the window that ends there.
 
     `history[b][i]` holds the sum of the 2^b rows that end i + 1 rows above; LLVM keeps it in registers.
     """

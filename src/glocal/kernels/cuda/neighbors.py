@@ -80,7 +80,7 @@ def _by_shifts(
 
 
 def knn(features: Tensor, k: int, progress: Progress = None) -> tuple[Tensor, Tensor]:
-    """Find the `k` nearest rows of one matrix; the contract is `reference.knn`, bit for bit."""
+    """Find the `k` nearest rows of one matrix; the contract is `reference_search.knn`, bit for bit."""
     return match_rows(features, features, k, True, progress)
 
 

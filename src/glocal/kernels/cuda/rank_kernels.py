@@ -144,14 +144,16 @@ def _definition(query, source, here, there, i, j, mask, F, factor, C: tl.constex
     Rows are cells (C, PH, PW) of patches at the places `here` and `there` (t, y, x), or plain vectors where PH is 0.
     """
     if PH == 0:
-        return _squared(query, source, i, j, mask, F)
-    row, rows = i.to(tl.int64), j.to(tl.int64)
-    d2 = patch_distance(query, source, row * F, rows * F, PH * PW, PW, mask, C, PH, PW)
-    steps = tl.zeros(j.shape, tl.int64)
-    for axis in tl.static_range(3):
-        step = tl.load(there + rows * 3 + axis, mask=mask, other=0) - tl.load(here + row * 3 + axis)
-        steps += step * step
-    return (d2 + factor * steps.to(tl.float32)).to(tl.float64)
+        d2 = _squared(query, source, i, j, mask, F)
+    else:
+        row, rows = i.to(tl.int64), j.to(tl.int64)
+        cells = patch_distance(query, source, row * F, rows * F, PH * PW, PW, mask, C, PH, PW)
+        steps = tl.zeros(j.shape, tl.int64)
+        for axis in tl.static_range(3):
+            step = tl.load(there + rows * 3 + axis, mask=mask, other=0) - tl.load(here + row * 3 + axis)
+            steps += step * step
+        d2 = (cells + factor * steps.to(tl.float32)).to(tl.float64)
+    return d2
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""The exact patch search inside a radius on a GPU, in Triton. What it finds is said in `reference.patch_neighbors`.
+"""The exact patch search inside a radius on a GPU, in Triton. What it finds is said in `reference_search.patch_neighbors`.
 
 For a fixed shift the distances of all patches are window sums of one squared difference. The first kernel sums down the
 columns, for all shifts and a band of rows; the second sums along the rows and keeps the nearest of each pixel.
