@@ -46,6 +46,8 @@ def option(default: Any, help: str, **settings: Any) -> Any:
         Limits of a number; `above` excludes its value.
     words
         Texts that are allowed instead of a number.
+    known, suffix
+        The names of a text that may also be a file with this suffix, such as a model.
     must, remedy
         Replace the generated text of the error message: "must ..." and the last sentence.
     parse, metavar, flag, short
@@ -129,6 +131,12 @@ def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) ->
     for kind in kinds:
         found = _converted(kind, value)
         if found is not None and _within(meta, found):
+            if "suffix" in meta and found not in meta["known"] and not found.endswith(meta["suffix"]):
+                message = (
+                    f"{call}: `{field.name}` (={value!r}) is unknown. "
+                    f"Choose one of {', '.join(meta['known'])}, or a {meta['suffix']} file."
+                )
+                raise ArgumentError(message)
             return found
     choices = [
         choice for kind in kinds if typing.get_origin(kind) is typing.Literal for choice in typing.get_args(kind)

@@ -79,7 +79,7 @@ def test_sixteen_bit_alpha_palette_and_cmyk(folder):
         (["photo.png", "--sigma", "0"], 2, "`sigma` (=0.0) must be positive"),
         (["photo.png", "--sigma", "-0.1"], 2, "must be positive"),
         (["photo.png", "--sigma", "loud"], 2, "is not a noise level"),
-        (["photo.png", "--model", "huge"], 2, "is unknown. Try: choose one of local, nonlocal, wide"),
+        (["photo.png", "--model", "huge"], 2, "is unknown. Try: choose one of auto, local, nonlocal, wide"),
         (["photo.png", "--model", "gone.safetensors"], 6, "no such file"),
         (["missing.png"], 3, "missing.png"),
         (["photo.png", "gray.png", "--residual", "r.png"], 2, "belongs to one input"),

@@ -222,6 +222,7 @@ class DenoiseOptions(Options):
         f"auto, {', '.join(MODELS)}, or a .safetensors file of your own training. auto chooses photo for the "
         "noise of cameras, and small or large for white noise.",
         known=("auto", *MODELS),
+        suffix=".safetensors",
     )
     strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
     luma: float = option(

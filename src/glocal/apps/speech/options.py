@@ -32,6 +32,7 @@ class SpeechOptions(Options):
         "voice (all kinds of noise), frames (steady noise), the paper's small networks nonlocal and local, or a "
         ".safetensors file of `glocal train speech`. auto is voice, or frames where --sigma is given.",
         known=MODELS,
+        suffix=".safetensors",
     )
     sigma: float | None = option(
         None,
@@ -66,12 +67,6 @@ class SpeechOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model not in MODELS and not self.model.endswith(".safetensors"):
-            message = (
-                f"denoise_speech: `model` (={self.model!r}) is unknown. "
-                f"Choose one of {', '.join(MODELS)}, or a .safetensors file."
-            )
-            raise ArgumentError(message)
         if self.model == "voice" and self.sigma is not None:
             message = (
                 f"denoise_speech: `sigma` (={self.sigma}) is not used by the model 'voice', which estimates the noise. "
