@@ -1,6 +1,7 @@
 """The model for real noise: its laws, its shipped weights, its training."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -95,10 +96,12 @@ def few_pairs(monkeypatch):
     monkeypatch.setattr(voice_training, "validation_set", lambda speech, noise: whole(speech, noise, 3))
 
 
-def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pairs):
+@pytest.mark.parametrize("device", ["cpu", *["cuda"] * torch.cuda.is_available()])
+def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pairs, device):
     plan = VoicePlan(steps=4, batch=2, seconds=0.3, warmup=2)
-    whole = train_voice(data, tmp_path / "whole", plan, TINY, every=2)
-    train_voice(data, tmp_path / "parts", plan, TINY, every=1, seconds=0)
+    train = partial(train_voice, data, device=device)
+    whole = train(tmp_path / "whole", plan, TINY, every=2)
+    train(tmp_path / "parts", plan, TINY, every=1, seconds=0)
     assert not (tmp_path / "parts" / "voice.jsonl").exists()  # no time at all: only the start is kept
 
     class StopError(Exception):
@@ -109,13 +112,13 @@ def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pai
             raise StopError
 
     with pytest.raises(StopError):
-        train_voice(data, tmp_path / "parts", plan, TINY, every=2, report=stop)
-    parts = train_voice(data, tmp_path / "parts", plan, TINY, every=2)
+        train(tmp_path / "parts", plan, TINY, every=2, report=stop)
+    parts = train(tmp_path / "parts", plan, TINY, every=2)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, parts.state_dict()[name]), name
     for other, shape in ((replace(plan, steps=5), TINY), (plan, replace(TINY, channels=5))):
         with pytest.raises(InputError, match="belongs to a training with other settings"):
-            train_voice(data, tmp_path / "parts", other, shape)
+            train(tmp_path / "parts", other, shape)
 
 
 def test_a_step_and_a_seed_decide_the_mixture(data):

@@ -186,8 +186,8 @@ def validate(net: VoiceNet, clean: Tensor, noisy: Tensor) -> tuple[float, float]
 def level(net: VoiceNet, clean: Tensor) -> float:
     """Scale the last layer so that clean speech (b, n) keeps its level, and return the gain that the network had.
 
-    The SI-SDR in the loss does not see the level, so a training ends with a gain of its own. All factors of the mask are linear in
-    the last layer; dividing it by the gain changes nothing else. A network without a sensible gain is left alone.
+    The SI-SDR in the loss does not depend on the level, so a trained network has some gain. All factors of the mask are
+    linear in the last layer, so dividing it by the gain changes nothing else. A network with a gain near 0 is not changed.
     """
     rows = [(net(x), x) for x in clean.split(16)]
     gain = float(sum((y * x).sum() for y, x in rows) / sum(x.square().sum() for _, x in rows))
@@ -211,9 +211,36 @@ def train_voice(
 ) -> VoiceNet:
     """Train until the plan or the time is over, and return the averaged network.
 
-    `folder` receives `voice.jsonl` (a line every so many steps) and `voice-checkpoint.npz`. Called again with the same folder, the
-    training goes on from there. `seconds` limits this call, not the training. `start` is a trained network that the first
-    step begins with.
+    Called again with the same folder, the training continues from there and ends with the same numbers.
+
+    Parameters
+    ----------
+    data : dict
+        Speech and noise, as `load_recordings` returns them.
+    folder : Path
+        Receives `voice.jsonl`, a line for each validation, and `voice-checkpoint.npz`.
+    plan, shape : VoicePlan, VoiceShape
+        The settings of the training and the sizes of the network.
+    device : str
+        "cpu" or "cuda".
+    seconds : float
+        The time limit of this call, not of the training.
+    every : int
+        Steps between two validations.
+    start : VoiceNet, optional
+        A trained network to start from, with its own sizes.
+    report : callable, optional
+        Called with each line of the log.
+
+    Returns
+    -------
+    VoiceNet
+        The running average of the parameters, scaled so that clean speech keeps its level.
+
+    Raises
+    ------
+    InputError
+        If the folder has the checkpoint of a training with other settings.
     """
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
@@ -247,8 +274,8 @@ def train_voice(
 def load_recordings(path: Path) -> dict[str, list[NDArray[np.int16]]]:
     """Read speech and noise: a folder with `clean/` and `noise/` in it, or a file of `pack_recordings`.
 
-    Inside of the two folders, a folder `train` counts alone if there is one. One speaker and one noise in twenty are kept for
-    validation; the speaker is the part of a file's name before the last underscore.
+    If one of the two folders has a folder `train`, only that one is read. One speaker and one noise in twenty are kept for
+    validation. The speaker is the part of a file's name before the last underscore.
 
     Returns
     -------
