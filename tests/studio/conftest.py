@@ -104,11 +104,19 @@ class Visitor:
         self.page.set_input_files(f"#{where} input[type=file]", [str(path) for path in paths])
         self.page.wait_for_selector(f"#{where}-look figcaption")
 
+    def clear(self, where):
+        """Take an upload back."""
+        self.page.click(f"#{where} button[aria-label='Remove this file'], #{where} button[aria-label=Clear]")
+        self.page.wait_for_selector(f"#{where} input[type=file]", state="attached")
+
     def status(self, job, text):
         """Wait until the status of a tab says something."""
-        self.page.wait_for_function(
-            "([id, text]) => document.getElementById(id).innerText.includes(text)", arg=[f"{job}-status", text]
-        )
+        script = "([id, text]) => document.getElementById(id).innerText.includes(text)"
+        try:
+            self.page.wait_for_function(script, arg=[f"{job}-status", text])
+        except Exception as error:
+            shown = self.page.inner_text(f"#{job}-status")
+            raise AssertionError(f"{job} says {shown!r} and not {text!r}; {self.wrong}") from error
         return self.page.inner_text(f"#{job}-status")
 
     def download(self, button, folder):

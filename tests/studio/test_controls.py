@@ -34,7 +34,7 @@ class Blur(Options):
 def test_the_type_and_the_limits_decide_the_control():
     found = controls_for(Blur, leave_out=("fast",))
     assert {name: one.kind for name, one in found.items()} == {
-        "radius": "slider", "share": "slider", "steps": "number", "floor": "number", "mode": "choice", "keep": "choices",
+        "radius": "slider", "share": "slider", "steps": "number", "floor": "text", "mode": "choice", "keep": "choices",
         "size": "text", "model": "choice",
     }  # fmt: skip
     assert (found["radius"].minimum, found["radius"].maximum, found["radius"].step) == (1, 99, 1)
@@ -47,7 +47,7 @@ def test_only_what_was_changed_comes_back():
     found = controls_for(Blur)
     page = shown_values(Blur, found)
     assert changes(Blur, found, page) == {}
-    changed = changes(Blur, found, page | {"steps": 7.0, "keep": ["blue"], "size": "40", "floor": 3.5})
+    changed = changes(Blur, found, page | {"steps": 7.0, "keep": ["blue"], "size": "40", "floor": "3.5"})
     assert changed == {"steps": 7, "keep": ("blue",), "size": "40", "floor": 3.5}
     assert Blur.given(changed).keep == ("blue",)
 

@@ -5,12 +5,16 @@ import json
 import numpy as np
 import pytest
 import soundfile
+import torch
 
 from glocal.cli import main
+from glocal.color_space import lab_from_rgb
 from glocal.files.embedded import recipe_of
+from glocal.files.images.colors import to_srgb
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image
 from glocal.files.images.write import write_image
+from glocal.graphs.patch import patch_graph
 
 pytestmark = pytest.mark.xdist_group("studio")  # one studio and one browser for all
 PIXEL = b"\x89PNG\r\n\x1a\n"
@@ -163,31 +167,53 @@ def _walk_to(page, name):
     pytest.fail(f"the keyboard does not reach {name}")
 
 
-@pytest.mark.parametrize(
-    ("name", "data", "text"),
-    [
-        ("note.png", b"no picture", "note.png): its content is no image that can be read here"),
-        ("cut.png", PIXEL + b"\0\0\0\rIHDR", "cut.png)"),
-        ("large.png", None, "large.png): it has 250 x 200 pixels, more than 40,000"),
-    ],
-)
-def test_wrong_files_are_refused_with_words(visitor, tmp_path, name, data, text):
-    path = tmp_path / name
-    if data is None:
-        write_image(path, Picture(np.zeros((200, 250, 3), np.uint8)))
-    else:
-        path.write_bytes(data)
-    visitor.tab("Style")
-    visitor.page.set_input_files("#style-mask input[type=file]", str(path))
-    shown = visitor.status("style", text)
-    assert "Try:" in shown
-    assert "/served/" not in shown  # no path of this machine
-    visitor.page.click("#style-mask button[aria-label='Remove this file'], #style-mask button[aria-label=Clear]")
-    visitor.status("style", "Choose the files")
+def test_a_click_shows_the_nearest_patches_of_a_pixel_and_of_a_moment(visitor, pictures, tmp_path):
+    page = visitor.page
+    visitor.tab("Graph")
+    page.set_input_files("#graph-file input[type=file]", str(pictures / "photo.png"))
+    visitor.status("graph", "shown with 32 x 24. Click into it.")
+    page.fill("#graph-k input[type=number]", "4")
+    page.keyboard.press("Tab")
+    visitor.status("graph", "4 nearest patches of (16, 12)")
+    box = page.locator("#graph-picture img").bounding_box()
+    page.click("#graph-picture img", position={"x": 0.27 * box["width"], "y": 0.52 * box["height"]})
+    found = visitor.status("graph", "4 nearest patches of (8, ")
+    shown = [line.split() for line in page.inner_text("#graph-table").splitlines()[1:]]
+    x, y = 8, int(found.split("(8, ")[1].split(")")[0])
+    lab = lab_from_rgb(torch.from_numpy(to_srgb(read_image(pictures / "photo.png"))))
+    graph = patch_graph(lab, k=4, patch=3, coords=1.0)
+    neighbors = graph.neighbors[32 * y + x].tolist()
+    assert [(int(row[1]), int(row[2])) for row in shown] == [(n % 32, n // 32) for n in neighbors]
+    assert [float(row[3]) for row in shown] == pytest.approx(graph.distances[32 * y + x].tolist(), abs=0.01)
+    assert sum(float(row[4]) for row in shown) == pytest.approx(4, abs=0.01)  # equation 8
+    # The same with sound, and with the keyboard.
+    soundfile.write(tmp_path / "tone.wav", np.sin(np.arange(1200) / 9), 8000)
+    visitor.clear("graph-file")
+    page.set_input_files("#graph-file input[type=file]", str(tmp_path / "tone.wav"))
+    visitor.status("graph", "tone.wav: 0.1 s, 8000 Hz")
+    page.fill("#graph-x input", "100")
+    page.focus("#graph-run")
+    page.keyboard.press("Enter")
+    visitor.status("graph", "4 nearest patches of (200, 0)")
+    page.wait_for_selector("#graph-patches img")
 
 
-def test_a_run_without_files_says_what_is_missing(visit):
+def test_wrong_files_are_refused_with_words(visit, tmp_path):
+    (tmp_path / "note.png").write_bytes(b"no picture")
+    (tmp_path / "cut.png").write_bytes(PIXEL + b"\0\0\0\rIHDR")
+    write_image(tmp_path / "large.png", Picture(np.zeros((200, 250, 3), np.uint8)))
     visitor = visit()
+    for name, text in (
+        ("note.png", "note.png): its content"),
+        ("cut.png", "cut.png)"),
+        ("large.png", "large.png): it has 250 x 200 pixels, more than 40,000"),
+    ):
+        visitor.page.set_input_files("#style-photo input[type=file]", str(tmp_path / name))
+        shown = visitor.status("style", text)
+        assert "Try:" in shown
+        assert "/served/" not in shown  # no path of this machine
+        visitor.clear("style-photo")
+        visitor.status("style", "Choose the files")
     visitor.page.click("#style-run")
     assert visitor.status("style", "error:") == "error: style: there is no photo. Try: upload one."
     assert visitor.page.get_attribute("#style-status .status", "role") == "alert"
@@ -195,7 +221,7 @@ def test_a_run_without_files_says_what_is_missing(visit):
 
 def test_the_page_fits_a_phone_and_is_dark_where_the_system_is(visit):
     phone = visit(viewport={"width": 360, "height": 740}, color_scheme="dark").page
-    for title in ("Colour", "Photo", "Speech", "Style"):
+    for title in ("Colour", "Photo", "Speech", "Graph", "Style"):
         shown = phone.get_by_role("tab", name=title)
         if not shown.is_visible():
             phone.click("button[aria-label='More tabs']")

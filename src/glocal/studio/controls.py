@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -80,9 +81,9 @@ def controls_for(options: Any, *, leave_out: Iterable[str] = ()) -> dict[str, Co
 
     Options that only Python has, names of files, and free texts get none: no path of this machine comes from a page.
 
-    >>> from glocal.apps.denoise.options import DenoiseOptions
-    >>> {name: control.kind for name, control in controls_for(DenoiseOptions).items()}
-    {'sigma': 'text', 'model': 'choice', 'strength': 'slider', 'search_radius': 'number', 'device': 'choice'}
+    >>> from glocal.jobs.job import ImageOutput
+    >>> {name: control.kind for name, control in controls_for(ImageOutput).items()}
+    {'depth': 'choice', 'quality': 'slider', 'metadata': 'choice'}
     """
     found = (_control(field, hint) for field, hint, _ in flag_fields(options))
     return {one.name: one for one in found if one is not None and one.name not in leave_out}
@@ -134,8 +135,18 @@ def _control(field: dataclasses.Field[Any], hint: Any) -> Control | None:
     if plain in ([int], [float]):
         low, high = meta.get("min", meta.get("above")), meta.get("max")
         narrow = low is not None and high is not None and high - low <= _WIDEST
-        # None means that the app decides, and a slider has no place for that.
-        kind: Kind = "slider" if narrow and field.default is not None else "number"
         text += f" {limits(meta).strip().capitalize()}." if narrow else ""
+        if field.default is None:  # the app decides, and neither a slider nor a box of numbers has a place for that
+            return Control(field.name, "text", text, parse=functools.partial(_number_or_auto, plain[0]))
+        kind: Kind = "slider" if narrow else "number"
         return Control(field.name, kind, text, minimum=low, maximum=high, whole=plain == [int])
     return None
+
+
+def _number_or_auto(kind: type, text: str) -> Any:
+    """Read a number; "auto" or nothing leaves it to the app.
+
+    >>> _number_or_auto(int, "12"), _number_or_auto(float, "auto")
+    (12, None)
+    """
+    return None if text in ("", "auto") else kind(text)

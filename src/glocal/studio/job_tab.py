@@ -69,7 +69,7 @@ class JobTab:
         shown = shown_values(self.job.Options, self.controls)
         for name in self.main:
             if name in self.controls:
-                self.widgets[name] = self._widget(self.controls[name], shown[name])
+                self.widgets[name] = make_widget(self.controls[name], shown[name], self._id(name))
         self.more_inputs()
         with gr.Row():
             self.run = gr.Button("Run", variant="primary", elem_id=f"{self.job.name}-run")
@@ -77,7 +77,7 @@ class JobTab:
         with gr.Accordion("More options", open=False, elem_id=f"{self.job.name}-more"):
             for name, control in self.controls.items():
                 if name not in self.widgets:
-                    self.widgets[name] = self._widget(control, shown[name])
+                    self.widgets[name] = make_widget(control, shown[name], self._id(name))
             for name in self.optional:
                 self._upload(name)
         with gr.Accordion("Output file", open=False, elem_id=f"{self.job.name}-file"):
@@ -85,13 +85,16 @@ class JobTab:
                 [_SAME, *self.formats], value=_SAME, label="Format", elem_id=f"{self.job.name}-format"
             )
             for name, value in shown_values(self.job.Output, self.output_controls).items():
-                self.output_widgets[name] = self._widget(self.output_controls[name], value)
+                self.output_widgets[name] = make_widget(self.output_controls[name], value, self._id(name))
 
     def _upload(self, name: str) -> None:
         label = self.uploads[name] + (" (optional)" if name in self.optional else "")
         count: Any = "multiple" if name in self.several else "single"
         self.files[name] = gr.File(label=label, file_count=count, height=140, elem_id=f"{self.job.name}-{name}")
         self.looks[name] = gr.HTML(elem_classes="look", padding=False, elem_id=f"{self.job.name}-{name}-look")
+
+    def _id(self, name: str) -> str:
+        return f"{self.job.name}-{name}"
 
     def _outputs(self) -> None:
         self.status = gr.HTML(status("Choose the files and press Run."), elem_id=f"{self.job.name}-status")
@@ -105,26 +108,6 @@ class JobTab:
             lines=1,
             elem_id=f"{self.job.name}-command",
         )
-
-    def _widget(self, control: Control, value: Any) -> Any:
-        same = {
-            "label": control.label,
-            "info": control.help,
-            "value": value,
-            "elem_id": f"{self.job.name}-{control.name}",
-        }
-        if control.kind == "check":
-            return gr.Checkbox(**same)
-        if control.kind == "choice":
-            make = gr.Radio if len(control.choices) <= 4 else gr.Dropdown
-            return make(choices=list(control.choices), **same)
-        if control.kind == "choices":
-            return gr.CheckboxGroup(choices=list(control.choices), **same)
-        if control.kind == "slider":
-            return gr.Slider(control.minimum or 0, control.maximum or 1, step=control.step, **same)
-        if control.kind == "number":
-            return gr.Number(minimum=control.minimum, precision=0 if control.whole else None, **same)
-        return gr.Textbox(lines=1, **same)
 
     def more_inputs(self) -> None:
         """Add controls of this tab alone."""
@@ -172,7 +155,7 @@ class JobTab:
         try:
             looks = [self.look_at(self.studio.uploaded(path)) for path in several]
         except GlocalError as error:
-            return "", status(describe(error) if "error:" not in str(error) else str(error), "error")
+            return "", status(as_text(error), "error")
         pictures = [f'<img src="{look.url}" alt="">' if look.url else "" for look in looks]
         shown = [
             f"<figure>{url}<figcaption>{html.escape(look.text)}</figcaption></figure>"
@@ -227,7 +210,7 @@ class JobTab:
                     cost = await asyncio.to_thread(self.studio.quick, estimate, order)
                     tickets.append(self.studio.queue.submit(session.name, run_order, order, cost=cost))
             except GlocalError as error:
-                yield {self.status: status(_text(error), "error")}
+                yield {self.status: status(as_text(error), "error")}
                 return
             session.tickets[self.job.name] = tickets
             yield self.begun(orders)
@@ -355,6 +338,23 @@ class JobTab:
         return shlex.join(["glocal", job.name, order.source, *job.others, *flags, "-o", order.target])
 
 
+def make_widget(control: Control, value: Any, name: str) -> Any:
+    """Make the component of a control."""
+    same = {"label": control.label, "info": control.help, "value": value, "elem_id": name}
+    if control.kind == "check":
+        return gr.Checkbox(**same)
+    if control.kind == "choice":
+        make = gr.Radio if len(control.choices) <= 4 else gr.Dropdown
+        return make(choices=list(control.choices), **same)
+    if control.kind == "choices":
+        return gr.CheckboxGroup(choices=list(control.choices), **same)
+    if control.kind == "slider":
+        return gr.Slider(control.minimum or 0, control.maximum or 1, step=control.step, **same)
+    if control.kind == "number":
+        return gr.Number(minimum=control.minimum, precision=0 if control.whole else None, **same)
+    return gr.Textbox(lines=1, **same)
+
+
 def with_strength(order: Order, strength: float) -> Order:
     """Return an order with another strength."""
     return replace(order, job=replace(order.job, options=replace(order.job.options, strength=strength)))
@@ -366,7 +366,7 @@ def status(text: str, kind: str = "note") -> str:
     return f'<p class="status {kind}" role="{role}">{html.escape(text)}</p>'
 
 
-def _text(error: GlocalError) -> str:
+def as_text(error: GlocalError) -> str:
     """Return the text of an error, which a worker may have made for people already."""
     text = str(error)
     return text if text.startswith("error:") else describe(error)

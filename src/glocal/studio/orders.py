@@ -145,7 +145,7 @@ def _made(order: Order, result: Any, facts: dict[str, Any]) -> Made:
     before = to_srgb(result.original).clip(0, 1)
     suffix = ".png" if exact else ".webp"
     views = {
-        "before": save_view(_fitted(before, rgb.shape), folder / f"before{suffix}", longest=None if exact else LONGEST),
+        "before": save_view(scaled(before, rgb.shape), folder / f"before{suffix}", longest=None if exact else LONGEST),
         "after": save_view(rgb, folder / f"after-{result.recipe['options'].get('strength', 1):.3f}{suffix}",
                            longest=None if exact else LONGEST),
     }  # fmt: skip
@@ -164,9 +164,9 @@ def _told(facts: dict[str, Any]) -> dict[str, Any]:
     return {name: facts[name] for name in names if name in facts}
 
 
-def _fitted(rgb: Any, shape: tuple[int, ...]) -> Any:
-    """Scale the photo to the size of the result, so that both halves of the slider fit."""
-    if rgb.shape == shape:
+def scaled(rgb: Any, shape: tuple[int, ...]) -> Any:
+    """Scale a picture (h, w, 3) in [0, 1] to another height and width."""
+    if rgb.shape[:2] == tuple(shape[:2]):
         return rgb
     import torch
 

@@ -8,11 +8,12 @@ import gradio as gr
 
 from glocal.studio.studio import Studio
 from glocal.studio.tabs.color import ColorTab
+from glocal.studio.tabs.graph import GraphTab
 from glocal.studio.tabs.photo import PhotoTab
 from glocal.studio.tabs.speech import SpeechTab
 from glocal.studio.tabs.style import StyleTab
 
-TABS = (StyleTab, ColorTab, PhotoTab, SpeechTab)
+TABS = (StyleTab, ColorTab, PhotoTab, SpeechTab, GraphTab)
 CSS = """
 .status { margin: .25rem 0; font-size: 1rem }
 .status.error { border-left: 4px solid #d33; padding-left: .6rem }
@@ -21,6 +22,7 @@ CSS = """
 .look figcaption { font-size: .8rem; opacity: .8; overflow-wrap: anywhere }
 .live img { width: 100%; max-height: 32rem; object-fit: contain }
 progress { width: 100%; height: .8rem }
+.neighbors { font-size: .85rem; border-collapse: collapse } .neighbors :is(td, th) { padding: 0 .6rem; text-align: right }
 .one-to-one img { object-fit: none !important }
 """
 # The fonts of the system: the page loads nothing.

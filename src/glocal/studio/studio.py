@@ -17,7 +17,13 @@ from glocal.studio.orders import Made
 from glocal.studio.worker import Worker
 from glocal.studio.workspace import Workspace, workspace
 
-MODULES = ("glocal.studio.orders", "glocal.studio.views", "glocal.apps.style.transfer", "glocal.apps.color.recolor")
+MODULES = (
+    "glocal.studio.orders",
+    "glocal.studio.views",
+    "glocal.apps.style.transfer",
+    "glocal.apps.color.recolor",
+    "glocal.graphs.vertex",
+)
 MAX_BYTES = 256 << 20
 MAX_PIXELS = 64_000_000
 
@@ -30,6 +36,7 @@ class Session:
     tickets: dict[str, list[Ticket]] = field(default_factory=dict)
     made: dict[str, list[Made]] = field(default_factory=dict)
     shown: int = 0  # which style result the page shows
+    graph_folder: Path | None = None  # where the pictures of the graph tab lie
 
 
 class Studio:
