@@ -79,3 +79,9 @@ def computing_on(call: str, device: str) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         message = f"{call}: {device} has too little memory. Use a smaller input, or cpu."
         raise MemoryLimitError(message) from error
+
+
+def has_bfloat16() -> bool:
+    """Return whether this CPU multiplies bfloat16 in hardware, so that convolutions in it are faster than in float32."""
+    known = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return bool(known is not None and known())

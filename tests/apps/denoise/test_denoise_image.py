@@ -72,6 +72,18 @@ def test_bands_of_a_deep_network_equal_the_whole_to_the_bit(shape):
         assert np.array_equal(whole, glocal.denoise(y, 0.1, model="small", rows=rows).image), rows
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_bfloat16_changes_next_to_nothing_and_bands_stay_equal(monkeypatch, channels):
+    clean = scene(72, 80, channels)
+    y, found = noisy(clean, 0.06).astype(np.float32), []
+    for fast in (False, True):
+        monkeypatch.setattr("glocal.apps.denoise.plan.has_bfloat16", lambda fast=fast: fast)
+        found.append(glocal.denoise(y, 0.06, model="small").image)
+        assert np.array_equal(found[-1], glocal.denoise(y, 0.06, model="small", rows=16).image), fast
+    assert not np.array_equal(*found)
+    assert psnr(found[1], clean) == pytest.approx(psnr(found[0], clean), abs=0.03)  # one small picture
+
+
 def test_halo_is_as_small_as_it_may_be():
     """One row less and a band must differ: otherwise the test above would not notice a halo that is too small."""
     y = torch.from_numpy(noisy(scene(48, 40, 1), 0.1).astype(np.float32)).permute(2, 0, 1)

@@ -82,10 +82,10 @@ class Camera:
             gain=log_gain.exp(),
             read=(0.5 * log_read).exp(),
             exact=uniform(0, 1) < 0.75,
-            chroma=sometimes(0.8, uniform(0.3, 3.5)),
-            soft=sometimes(0.7, uniform(0.3, 1.2)),
+            chroma=sometimes(0.8, uniform(0.3, 2.5)),
+            soft=sometimes(0.6, uniform(0.3, 0.8)),
             sharpen=sometimes(0.6, uniform(0.1, 1.0)),
-            reduce=sometimes(0.6, uniform(0.3, 2.5)),
+            reduce=sometimes(0.5, uniform(0.3, 1.5)),
             quality=torch.where(uniform(0, 1) < 0.1, torch.full_like(quality, 100.0), quality.round()),
             halved=uniform(0, 1) < 0.5,
         )
@@ -204,9 +204,9 @@ def _in_camera(noisy: Tensor, clean: Tensor, camera: Camera) -> tuple[Tensor, Te
 
 
 def _blur(planes: Tensor, width: Tensor) -> Tensor:
-    """Blur planes (b, c, h, w) with Gaussians of standard deviation `width` (b,) in pixels, at most 3.5."""
+    """Blur planes (b, c, h, w) with Gaussians of standard deviation `width` (b,) in pixels, at most 2.5."""
     b, c, h, w = planes.shape
-    reach = 9
+    reach = 7
     steps = torch.arange(-reach, reach + 1, device=planes.device, dtype=planes.dtype)
     taps = torch.exp(-0.5 * (steps / width.clamp(min=1e-3)[:, None]) ** 2)
     taps = (taps / taps.sum(1, keepdim=True)).repeat_interleave(c, 0)

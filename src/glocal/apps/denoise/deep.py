@@ -125,12 +125,18 @@ class DeepDenoiser(nn.Module):
         if level.ndim == 1:
             level = level.view(-1, 1, 1, 1).expand(len(noisy), self.shape.maps, *noisy.shape[2:])
         x = torch.cat([noisy, level], 1).to(self.head.weight.dtype, memory_format=torch.channels_last)
-        at_full = self.full_in(self.head(x))
+        at_full = self.full_in(self.head(x).to(self.tail.weight.dtype))
         at_half = self.half_in(self.down_half(at_full))
         x = at_half + self.up_half(self.quarter(self.down_quarter(at_half)))
         x = self.half_out(self._graph_blocks(x))
         x = self.full_out(at_full + self.up_full(x))
         return noisy + self.tail(x).to(noisy.dtype)
+
+    def in_bfloat16(self) -> DeepDenoiser:
+        """Let all layers but the first compute in bfloat16. The first sees the picture, whose values need float32."""
+        self.to(torch.bfloat16)
+        self.head.to(torch.float32)
+        return self
 
     def _graph_blocks(self, x: Tensor) -> Tensor:
         shape = self.shape

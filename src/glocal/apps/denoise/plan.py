@@ -35,6 +35,7 @@ from glocal.apps.denoise.options import DenoiseOptions
 from glocal.apps.denoise.parts import removed_parts
 from glocal.files.images.colors import white_of
 from glocal.files.images.picture import Array, to_type
+from glocal.machine import has_bfloat16
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10
@@ -211,7 +212,11 @@ def plan_for(pixels: Any, options: DenoiseOptions, *, flat: Any = None, models: 
     nets: DeepDenoiser | tuple[Calibrated, ...] | None = None
     if level > 0 and options.strength > 0:
         deep = load_deep(options.model, channels, folder=models)
-        nets = _networks(pixels, white, level / white, options, models) if deep is None else deep.to(options.device)
+        if deep is None:
+            nets = _networks(pixels, white, level / white, options, models)
+        else:
+            fast = options.device == "cpu" and has_bfloat16()
+            nets = (deep.in_bfloat16() if fast else deep).to(options.device)
     return Plan((height, width, channels), white, level, noise, options, radius, nets)
 
 
