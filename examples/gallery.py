@@ -1,6 +1,7 @@
 """Draw the gallery of the README: the four tasks on the samples of glocal, before and after.
 
 python examples/gallery.py docs/pictures/gallery.jpg [--size 448]
+python examples/gallery.py docs/pictures/style_paintings.jpg --paintings [--preset patches]   # photos in all paintings
 
 The script adds the noise with a fixed seed: sigma 25 of 255 to the photo, and white noise at 5 dB to the sentence.
 """
@@ -16,7 +17,10 @@ from PIL import Image, ImageDraw, ImageFont
 
 import glocal
 from glocal import samples
+from glocal.apps.style.options import DEFAULT_PRESET, Preset
 
+PAINTINGS = ("van_gogh_auvers", "van_gogh_starry_night", "munch_scream", "turner_shipwreck", "monet_water_lilies")
+PHOTOS = ("bridge", "temple", "citrus", "mountains")
 _GAP, _LABEL = 8, 22
 
 
@@ -35,6 +39,23 @@ def tiles(size: int) -> list[tuple[str, list[Any]]]:
         ("photo: with noise, denoised", [_bytes(noisy), _bytes(np.asarray(glocal.denoise(noisy, 25 / 255).image))]),
         ("speech: with noise, denoised", [_spectrogram(loud), _spectrogram(np.asarray(clean.audio))]),
     ]
+
+
+def paintings(size: int, preset: Preset) -> list[tuple[str, list[Any]]]:
+    """One row per photo: the photo, then its result with each painting. The first row shows the paintings."""
+    every = [_photo(f"{name}.jpg", size) for name in PAINTINGS]
+    rows = [("photo, then the paintings", [np.full_like(_square(every[0]), 255), *map(_square, every)])]
+    for name in PHOTOS:
+        photo = _photo(f"{name}.jpg", size)
+        results = [glocal.stylize(photo, painting, preset=preset, size=size).image for painting in every]
+        rows.append((f"{name}, preset {preset}", [photo, *results]))
+    return rows
+
+
+def _square(picture: Any) -> Any:
+    side = min(picture.shape[:2])
+    top, left = ((length - side) // 2 for length in picture.shape[:2])
+    return picture[top : top + side, left : left + side]
 
 
 def sheet(rows: list[tuple[str, list[Any]]], width: int) -> Image.Image:
@@ -87,5 +108,10 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("output", type=Path)
     parser.add_argument("--size", type=int, default=448)
+    parser.add_argument(
+        "--paintings", action="store_true", help="the photos in all paintings instead of the four tasks"
+    )
+    parser.add_argument("--preset", default=DEFAULT_PRESET)
     given = parser.parse_args()
-    sheet(tiles(given.size), 900).save(given.output, quality=88)
+    rows = paintings(given.size, given.preset) if given.paintings else tiles(given.size)
+    sheet(rows, 1500 if given.paintings else 900).save(given.output, quality=84 if given.paintings else 88)

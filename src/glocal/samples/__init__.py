@@ -1,4 +1,4 @@
-"""Photos, a painting and a spoken sentence that come with the package. NOTICE names their authors and licences."""
+"""Photos, paintings and a spoken sentence that come with the package. NOTICE names their authors and licences."""
 
 from __future__ import annotations
 
