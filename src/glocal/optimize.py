@@ -1,7 +1,8 @@
-"""The old name of `glocal.optim`, kept for one release. Import from the rooms of `glocal.optim` instead."""
+"""The old name of `glocal.optim`, kept for one release. Import from `glocal.optim` instead."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -17,7 +18,17 @@ from glocal.optim.objectives import balance as balance
 from glocal.optim.objectives import value_and_gradient as value_and_gradient
 from glocal.progress import Progress as Progress
 
-warnings.warn("glocal.optimize is now glocal.optim; the old name goes in 0.3.", DeprecationWarning, stacklevel=2)
+
+def _callers() -> int:
+    """Count the frames up to the one that asked for this module: it may come through `import` or `glocal.optimize`."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0] in ("glocal", "importlib") and frame.f_back is not None:
+        frame = frame.f_back
+        level += not frame.f_code.co_filename.startswith("<frozen importlib")  # `warnings` does not count these
+    return level
+
+
+warnings.warn("glocal.optimize is now glocal.optim; the old name goes in 0.3.", DeprecationWarning, _callers())
 
 
 def lbfgs(

@@ -8,6 +8,7 @@ from skimage import data
 
 import glocal
 from glocal.errors import ArgumentError
+from glocal.kernels import reference_search
 
 RNG = np.random.default_rng(0)
 BACKENDS = ["reference", "portable", ""]
@@ -168,6 +169,7 @@ X = torch.rand(7, 7, 3)
         (torch.rand(3, 40, 50), {}, r"`signal` \(shape \(3, 40, 50\)\) looks like \(c, h, w\), .* Use signal.permute\(1, 2, 0\)"),
         (X, {"source": torch.rand(1, 9, 9)}, r"`source` \(shape \(1, 9, 9\)\) looks like \(c, h, w\)"),
         (torch.rand(5, 3, 40, 50), {}, r"looks like \(t, c, h, w\).* Use signal.permute\(0, 2, 3, 1\)"),
+        (torch.rand(20, 30), {}, r"\(shape \(20, 30\)\) may be a gray picture \(h, w\) or a 1-D signal \(n, c\) with 30 channels"),
         (X, {"source": torch.rand(7, 7, 1)}, r"`signal` has 3 channels and `source` 1"),
         (X, {"source": torch.rand(9, 3)}, r"`signal` has 2 axes without the channels and `source` 1"),
         (X, {"source": torch.rand(7, 8, 3), "search_radius": 2}, r"`search_radius` compares positions, but .* \(1, 7, 7\) and `source` \(1, 7, 8\)"),
@@ -183,3 +185,25 @@ X = torch.rand(7, 7, 3)
 def test_refuses(signal, options, text):
     with pytest.raises(ArgumentError, match=text):
         glocal.patch_graph(signal, **{"k": 3} | options)
+
+
+def test_a_signal_with_many_channels_is_a_picture_of_one_column() -> None:
+    signal = torch.rand(30, 20, generator=torch.Generator().manual_seed(0))
+    found = glocal.patch_graph(signal[:, None], k=4, patch=(3, 1))
+    wanted = reference_search.knn(signal[pad_rows(30)].flatten(1), 4)[0]
+    assert torch.equal(found.neighbors, wanted)
+
+
+def pad_rows(n: int) -> torch.Tensor:
+    """Number the rows of the patches of three, reflected at the ends."""
+    rows = torch.arange(n).unsqueeze(1) + torch.arange(-1, 2)
+    return (n - 1 - (n - 1 - rows.abs()).abs()).abs()
+
+
+def test_distances_are_correctly_rounded_roots() -> None:
+    found = glocal.patch_graph(torch.rand(9, 9, 2, generator=torch.Generator().manual_seed(0)), k=5).distances
+    assert torch.equal(found.double().square().float().double().sqrt().float(), found)
+    rows = torch.rand(60, 3, generator=torch.Generator().manual_seed(0))
+    graph = glocal.knn_graph(rows, k=3)
+    exact = (rows.double()[graph.neighbors] - rows.double().unsqueeze(1)).square().sum(2)
+    assert torch.equal(graph.distances, torch.from_numpy(np.sqrt(exact.numpy())).float())

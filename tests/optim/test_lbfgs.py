@@ -1,4 +1,3 @@
-import importlib
 import sys
 
 import numpy as np
@@ -6,6 +5,7 @@ import pytest
 import torch
 from scipy.optimize import rosen
 
+import glocal
 from glocal.errors import ArgumentError
 from glocal.optim.coarse_to_fine import coarse_to_fine
 from glocal.optim.history import History
@@ -152,8 +152,10 @@ def test_a_gradient_of_zero_ends_the_search():
 
 def test_the_old_name_forwards_with_a_warning():
     sys.modules.pop("glocal.optimize", None)
-    with pytest.warns(DeprecationWarning, match="glocal.optimize is now glocal.optim"):
-        old = importlib.import_module("glocal.optimize")
+    glocal.__dict__.pop("optimize", None)
+    with pytest.warns(DeprecationWarning, match="glocal.optimize is now glocal.optim") as warned:
+        old = glocal.optimize
+    assert warned[0].filename == __file__
     start = torch.zeros(4)
     memory = History(start, 5)
     found = old.lbfgs(rosenbrock, start, iterations=8, memory=memory)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
-from glocal.graphs.signals import as_signal
+from glocal.graphs.signals import as_signal, square_root
 from glocal.kernels import select
 
 METHODS = ("exact", "approximate")
@@ -71,7 +71,7 @@ def knn_graph(
     else:
         wide = torch.promote_types(x.dtype, z.dtype)
         neighbors, squared = select.pick("match_rows", x.device)(x.to(wide), z.to(wide), k, False, progress)
-    return Graph(neighbors, None, squared.sqrt().to(x.dtype), num_sources=len(z))
+    return Graph(neighbors, None, square_root(squared).to(x.dtype), num_sources=len(z))
 
 
 def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
-from glocal.graphs.signals import as_signal
+from glocal.graphs.signals import as_signal, square_root
 from glocal.kernels import select
 from glocal.kernels.cpu.threads import undisturbed
 from glocal.kernels.matching import Matching, Sizes
+
+_MOST_CHANNELS = 16  # of a 1-D signal: an array with more columns is more likely a gray picture
 
 
 @undisturbed()
@@ -39,8 +41,10 @@ def patch_graph(
     Parameters
     ----------
     signal : (n,) or (n, c) 1-D signal, (h, w, c) image, (t, h, w, c) video or volume
-        A tensor or array. Distances are computed in float32. The scale of the values decides how much they count
-        compared with `coords`: style transfer uses Lab with L from 0 to 100 and `coords=1`.
+        A tensor or array. A gray picture is (h, w, 1). Because an array (h, w) could be both, a 1-D signal may have at
+        most 16 channels; with more, give it as a picture (n, 1, c) and the patch as (size, 1).
+        Distances are computed in float32. The scale of the values decides how much they count compared with `coords`:
+        style transfer uses Lab with L from 0 to 100 and `coords=1`.
     source : like `signal`, or None
         The signal in which neighbours are searched. Its axes may have other lengths. The graph then joins the n
         vertices of `signal` to the m vertices of `source`, and layers take a signal (m, c). None searches `signal`
@@ -101,7 +105,7 @@ def patch_graph(
     if progress is not None:
         progress(1.0)
     m = math.prod(_lattice(other, matching.source_stride))
-    return Graph(neighbors, None, squared.sqrt_(), num_sources=m)
+    return Graph(neighbors, None, square_root(squared), num_sources=m)
 
 
 def _search(
@@ -152,6 +156,12 @@ def _as_frames(signal: Any, name: str) -> tuple[Tensor, int]:
         message = (
             f"patch_graph: `{name}` (shape {tuple(x.shape)}) looks like {axes}, but channels come last. "
             f"Use {name}.permute({order})."
+        )
+        raise ArgumentError(message)
+    if x.ndim == 2 and x.shape[1] > _MOST_CHANNELS:
+        message = (
+            f"patch_graph: `{name}` (shape {tuple(x.shape)}) may be a gray picture (h, w) or a 1-D signal (n, c) with "
+            f"{x.shape[1]} channels. Use {name}[:, :, None] for the picture, {name}[:, None] and patch=(size, 1) for the signal."
         )
         raise ArgumentError(message)
     if x.ndim < 3:
