@@ -11,7 +11,7 @@ help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
 	@echo "make studio  install what the page needs and open it in the browser"
 	@echo "make test   install what tests need and run everything: ruff, mypy, import-linter, pytest"
-	@echo "make slow   the full-size checks (fuzzing with 20,000 files and the like)"
+	@echo "make slow   endurance: 1,000 kills, 20,000 damaged files for each reader, half an hour of random calls (two hours in all)"
 	@echo "make coverage  the tests again, with the share of lines they run; fails below the floor in pyproject.toml"
 	@echo "make package   build the wheel and the sdist, and try each in a clean environment"
 	@echo "make bench  measure speed compared with peers and write benchmarks/results/*.json"

@@ -1,7 +1,8 @@
 """Mutated files for every reader, tried in a process of its own so that even a crash of a decoder is only a finding.
 
-Run as `python fuzzing.py FIRST COUNT FOLDER`: tries the cases FIRST to FIRST + COUNT - 1, writing the number of each to
-FOLDER/case before it starts. Leaves with 0 if only `GlocalError`s came out, and prints what else did, and at its end how
+Run as `python fuzzing.py FIRST COUNT FOLDER [even]`: tries the cases FIRST to FIRST + COUNT - 1, writing the number of each
+to FOLDER/case before it starts. The kinds of files take turns; with `even` the readers do, so that each gets as many as
+the reader of pictures, which has half of the kinds. Leaves with 0 if only `GlocalError`s came out, and prints what else did, and at its end how
 many files each reader was given.
 """
 
@@ -31,7 +32,8 @@ from glocal.apps.color.look import ColorMap
 from glocal.apps.color.lut import read_lut, write_lut
 from glocal.apps.color.options import ColorOptions
 from glocal.apps.denoise.data import load_photos
-from glocal.apps.denoise.models import load_model, save_model
+from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
+from glocal.apps.denoise.models import load_deep, load_model, save_deep, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import Architecture
 from glocal.apps.speech.frames import FrameNet, FrameShape
@@ -141,6 +143,8 @@ def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]
     """One small file for each reader of graphs, networks, maps, recipes, logs and checkpoints, with that reader."""
     save_weights("weights", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
     save_model(ImageDenoiser(Architecture("nonlocal"), seed=0), "image", folder, info={"model": "nonlocal"})
+    tiny = DeepShape(widths=(2, 4, 4), blocks=(1, 1, 1, 1), graph_blocks=1, radius=3, neighbors=3, embedding=4)
+    save_deep(DeepDenoiser(tiny), "deep", folder, info={"model": "mine"})
     small = FrameShape(window=32, hop=8, hidden=4, layers=1, maps=2, grid_layers=1, neighbors=2, bands=4)
     save_trained(FrameNet(small), "speech", folder, info={"model": "frames"})
     Graph(torch.arange(12).reshape(6, 2) % 6, torch.ones(6, 2), torch.ones(6, 2)).save(folder / "graph.safetensors")
@@ -162,6 +166,7 @@ def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]
     readers: dict[str, Callable[[Path], object]] = {
         "weights.safetensors": load_weights,
         "image.safetensors": lambda path: load_model(str(path), 0.1),
+        "deep.safetensors": lambda path: load_deep(str(path), 1),
         "speech.safetensors": load_frames.__wrapped__,
         "graph.safetensors": Graph.load,
         "look.glocal": ColorMap.load,
@@ -274,7 +279,7 @@ def readers(folder: Path) -> list[tuple[str, bytes, Callable[[Path], object]]]:
     return out + [(name, data, read) for name, (data, read) in other_seeds(folder).items()]
 
 
-def main(first: int, count: int, folder: Path) -> int:
+def main(first: int, count: int, folder: Path, *, even: bool = False) -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     cases = readers(folder)
@@ -286,10 +291,15 @@ def main(first: int, count: int, folder: Path) -> int:
         except GlocalError as error:
             if "carries no recipe" not in str(error):
                 raise
+    groups: dict[object, list[tuple[str, bytes, Callable[[Path], object]]]] = {}
+    for one in cases:
+        groups.setdefault(one[2], []).append(one)
+    turns = list(groups.values()) if even else [[one] for one in cases]
     findings, tried = 0, Counter[str]()
     for case in range(first, first + count):
         rng = np.random.default_rng(case)
-        name, data, read = cases[case % len(cases)]
+        turn = turns[case % len(turns)]
+        name, data, read = turn[case // len(turns) % len(turn)]
         other = cases[int(rng.integers(0, len(cases)))][1]
         tried[name] += 1
         path = folder / name
@@ -316,4 +326,4 @@ def main(first: int, count: int, folder: Path) -> int:
 if __name__ == "__main__":
     # Decoders complain on stderr in their own words, which is of no interest here.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]), even=sys.argv[4:] == ["even"]))
