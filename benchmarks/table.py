@@ -61,6 +61,17 @@ def voice_graph(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def graph_controls(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per set, one column per graph: PSNR in dB."""
+    arms = ["noisy", "learned", "clean", "fixed", "random 0", "random 1", "none"]
+    lines = [f"| set | noise | pictures | {' | '.join(arms)} |", "|---" * (len(arms) + 3) + "|"]
+    for row in rows:
+        cells = [f"{row[arm]:.2f}" for arm in arms]
+        about = f"{row['pictures']} of {row['crop']} x {row['crop']}"
+        lines.append(f"| {row['set']} | {row['level']} | {about} | {' | '.join(cells)} |")
+    return lines
+
+
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     """One row per variant, one column per measure; rows in the order of `style_variants.py`."""
     names = {
@@ -117,6 +128,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(style_agreement(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "denoise":
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
+    if kept["benchmark"] == "graph_controls":
+        return "\n".join(graph_controls(kept["rows"]))
     if kept["benchmark"] == "speech":
         return "\n".join(speech(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]

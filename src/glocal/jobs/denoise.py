@@ -40,8 +40,8 @@ class DenoiseFiles:
 class DenoiseJob(Job):
     """Remove noise from photos, gray or colour, 8 bit, 16 bit or float, of any size: white noise and that of cameras.
 
-    Models: small is a deep network on a graph that it learns to draw; local and nonlocal are the paper's networks, and wide
-    is a larger one of the same kind.
+    Models: photo is a deep network for the noise of cameras; small and large are deep networks for white noise; all three draw
+    a graph that they learned. local and nonlocal are the paper's networks, and wide is a larger one of the same kind.
     """
 
     name: ClassVar[str] = "denoise"
