@@ -75,7 +75,10 @@ class ColorJob(Job):
 
     def cost(self, header: Header) -> Cost:
         """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
-        return Cost(header.text, memory=(500 << 20) + 80 * header.pixels, seconds=3 + 0.35e-6 * header.pixels)
+        memory = (500 << 20) + 80 * header.pixels
+        in_bands = self.files.mask is None and not self.files.lut
+        least = min(memory, (640 << 20) + 4 * header.pixels) if in_bands else None
+        return Cost(header.text, memory=memory, seconds=3 + 0.35e-6 * header.pixels, least=least)
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Recolored:
         """One photo."""
@@ -83,8 +86,9 @@ class ColorJob(Job):
 
         references = list(inputs.others) if self.files.map is None else None
         return recolor(
-            inputs.source, references, options=self.options, map=self.files.map, mask=self.files.mask, progress=progress
-        )
+            inputs.source, references, options=self.options, map=self.files.map, mask=self.files.mask,
+            scratch=inputs.scratch, progress=progress,
+        )  # fmt: skip
 
     def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
         """Fit the map to a sample of the whole picture."""

@@ -2,14 +2,20 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import imagecodecs
 import numpy as np
 import pytest
 from PIL import Image
 
+import glocal
 from glocal.cli.main import run
+from glocal.errors import MemoryLimitError
 from glocal.files.images.read import read_image, read_recipe
+from glocal.files.images.scratch import Scratch
+from glocal.files.images.write import write_image
 
 
 @pytest.fixture
@@ -196,3 +202,31 @@ def test_dry_run_tells_memory_and_time(folder, capsys):
     assert run(["color", "photo.png", "reference.png", "-o", "a.png", "--dry-run"]) == 0
     assert "60 x 40" in capsys.readouterr().out
     assert not (folder / "a.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "depth"), [("photo.png", "keep"), ("wide.tif", "keep"), ("photo.jpg", "16"), ("deep.png", "8")]
+)
+def test_temporary_files_give_the_same_bytes(folder, monkeypatch, name, depth):
+    photo = read_image("photo.png")
+    profile = bytes(imagecodecs.cms_profile("adobergb"))
+    write_image("wide.tif", replace(photo, icc=profile))
+    write_image("photo.jpg", photo)
+    write_image("deep.png", replace(photo, pixels=photo.pixels.astype(np.uint16) * 257, icc=profile))
+    glocal.recolor(name, "reference.png").save("whole.tif", depth=depth)
+    monkeypatch.setattr("glocal.apps.color.recolor._ROWS", 7)
+    monkeypatch.setattr("glocal.apps.color.recolor.BAND", 16)
+    scratch = Scratch(folder, memory=1)
+    glocal.recolor(name, "reference.png", scratch=scratch).save("parts.tif", depth=depth)
+    assert Path("whole.tif").read_bytes() == Path("parts.tif").read_bytes()
+
+
+def test_memory_that_is_enough_with_temporary_files_and_what_needs_more(folder, capsys):
+    Image.new("RGB", (6000, 4000)).save("large.png")
+    order = ["color", "large.png", "reference.png", "-o", "out.png", "--dry-run", "--max-memory", "1G"]
+    assert run(order) == 0
+    assert "2.3 GiB (with temporary files, in 1.0 GiB)" in capsys.readouterr().out
+    assert run([*order, "--lut", "a.cube"]) == 0
+    assert "more than the 1.0 GiB there are" in capsys.readouterr().out
+    with pytest.raises(MemoryLimitError, match="gray, of floats, with alpha or with a mask must fit into memory"):
+        glocal.recolor("photo.png", "reference.png", mask="photo.png", scratch=Scratch(folder, memory=1))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from glocal.apps.color.bands import in_bands
+from glocal.apps.color.bands import BAND, in_bands
 from glocal.apps.color.look import ColorMap
 from glocal.apps.color.lut import read_lut
 from glocal.apps.color.options import ColorOptions
@@ -35,10 +35,11 @@ from glocal.apps.color.problem import SCALE, palette_problem
 from glocal.apps.color.tone import tone_curve
 from glocal.apps.color.transport import transported
 from glocal.color_space import lab_from_rgb
-from glocal.errors import ArgumentError, InputError
-from glocal.files.images.colors import to_srgb
+from glocal.errors import ArgumentError, InputError, MemoryLimitError
+from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
-from glocal.files.images.picture import Picture
+from glocal.files.images.picture import Picture, type_of
+from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe, sha256_of
 from glocal.files.results import SrgbResult, image_inputs
 from glocal.machine import computing_on
@@ -49,6 +50,9 @@ Look: TypeAlias = "ColorMap | Callable[[Tensor], Tensor]"
 """A function that changes colours (..., 3): a fitted map, a LUT, or any other function."""
 SAMPLE = 1 << 20
 """The largest number of pixels from which a palette is computed. Larger pictures are sampled evenly."""
+
+
+_ROWS = 256  # converted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +84,20 @@ class Recolored(SrgbResult):
     mapping: Look = field(kw_only=True)
     palettes: Palettes = field(kw_only=True)
     losses: tuple[float, ...] = field(default=(), kw_only=True)
+    scratch: Scratch | None = field(default=None, kw_only=True)
+
+    def at_depth(self, depth: str) -> Picture:
+        """Return the result with the profile and metadata of the input; band by band if it lies in temporary files."""
+        if self.scratch is None:
+            return super().at_depth(depth)
+        original = self.original
+        pixels = self.scratch.empty(original.pixels.shape, original.pixels.dtype if depth == "keep" else type_of(depth))
+        for top in range(0, original.size[0], _ROWS):
+            rows = slice(top, top + _ROWS)
+            part = replace(original, pixels=original.pixels[rows])
+            pixels[rows] = from_srgb(part, self.rgb[rows], depth=depth).pixels
+            self.scratch.release()
+        return replace(original, pixels=pixels)
 
 
 @takes_options(ColorOptions)
@@ -91,6 +109,7 @@ def recolor(
     map: Look | str | os.PathLike[str] | None = None,
     mask: ImageLike | None = None,
     layout: Layout | None = None,
+    scratch: Scratch | None = None,
     progress: Callback | None = None,
 ) -> Recolored:
     """Give `photo` the colours of `reference`.
@@ -112,6 +131,8 @@ def recolor(
         size is scaled. The photo's palette is computed from this part.
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
+    scratch : Scratch or None
+        Keep large arrays in temporary files. The result is the same. For colour photos of 8 or 16 bit without alpha.
     progress : callable(Progress) or None
         Called during the work.
 
@@ -138,7 +159,9 @@ def recolor(
     if (reference is None) == (map is None):
         message = "recolor: give either `reference` or `map`, not both. A map replaces the reference."
         raise ArgumentError(message)
-    picture = as_picture(photo, call="recolor", name="photo", layout=layout)
+    picture = as_picture(photo, call="recolor", name="photo", layout=layout, scratch=scratch)
+    if scratch is not None:
+        _check_plain(picture, mask)
     several: list[Any] = (
         list(reference) if isinstance(reference, (list, tuple)) else [] if reference is None else [reference]
     )
@@ -147,7 +170,7 @@ def recolor(
     inputs, arguments = _sources(picture, references, shade, map)
     with computing_on("recolor", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
         cover = None if shade is None else mask_for(picture, shade)
-        rgb = torch.from_numpy(to_srgb(picture))
+        rgb = torch.from_numpy(to_srgb(picture) if scratch is None else _srgb_in(scratch, picture))
         meter(0.1, step="fit")
         read = time.perf_counter()
         found = None
@@ -156,7 +179,7 @@ def recolor(
         look = found.map if found is not None else loaded(map, options.strength)  # type: ignore[arg-type]
         meter(0.4, step="apply")
         fitted = time.perf_counter()
-        changed = applied(look, rgb, cover)
+        changed = applied(look, rgb, cover) if scratch is None else _applied_in(scratch, look, rgb)
         meter(1.0, step="apply")
     done = time.perf_counter()
     return Recolored(
@@ -171,7 +194,43 @@ def recolor(
         mapping=look,
         palettes=found.palettes if found else Palettes(*[torch.zeros(0, 2)] * 3),
         losses=found.losses if found else (),
+        scratch=scratch,
     )
+
+
+def _check_plain(picture: Picture, mask: ImageLike | None) -> None:
+    """Refuse what cannot be computed band by band.
+
+    Raises
+    ------
+    MemoryLimitError
+        The photo is gray, of floats or has alpha, or there is a mask: all of it would have to be in memory.
+    """
+    if picture.gray or picture.alpha is not None or picture.pixels.dtype.kind == "f" or mask is not None:
+        message = (
+            "recolor: a photo that is gray, of floats, with alpha or with a mask must fit into memory. "
+            "Use a smaller photo or allow more memory."
+        )
+        raise MemoryLimitError(message)
+
+
+def _srgb_in(scratch: Scratch, picture: Picture) -> Any:
+    """Compute sRGB values (h, w, 3) into a temporary file, band by band."""
+    values = scratch.empty((*picture.size, 3), "float32")
+    for top in range(0, picture.size[0], _ROWS):
+        values[top : top + _ROWS] = to_srgb(replace(picture, pixels=picture.pixels[top : top + _ROWS]))
+        scratch.release()
+    return values
+
+
+def _applied_in(scratch: Scratch, look: Look, rgb: Tensor) -> Tensor:
+    """Apply a map into a temporary file. The parts are whole bands of `in_bands`, so that the bits are the same."""
+    changed = torch.from_numpy(scratch.empty(tuple(rgb.shape), "float32"))
+    source, goal = rgb.view(-1, 3), changed.view(-1, 3)
+    for start in range(0, len(source), 32 * BAND):
+        goal[start : start + 32 * BAND] = look(source[start : start + 32 * BAND])
+        scratch.release()
+    return changed
 
 
 def _sources(
