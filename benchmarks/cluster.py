@@ -129,8 +129,9 @@ def synthetic(path: Path, side: int) -> None:
 
 
 def watched(arguments: list[str]) -> tuple[float, float]:
-    """Run a command; returns its seconds and the largest memory (PSS, MiB) of all its processes together."""
-    process = subprocess.Popen([sys.executable, "-m", "glocal", *arguments], stdout=subprocess.DEVNULL)
+    """Run a command on one thread; returns its seconds and the largest memory (PSS, MiB) of all its processes together."""
+    command = [sys.executable, "-m", "glocal", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
     began, peak = time.perf_counter(), 0
     while process.poll() is None:
         peak = max(peak, sum(map(_pss, _family(process.pid))))
@@ -166,7 +167,6 @@ def gigapixel(side: int = 32768) -> list[dict[str, Any]]:
         synthetic(folder / "scan.tif", side)
         base = ["color", str(folder / "scan.tif"), str(samples.path("sunset.jpg")), "--quiet", "-o"]
         two, peak = watched([*base, str(folder / "two.zarr"), "--cluster", "local:2", "--worker-threads", "1"])
-        os.environ["OMP_NUM_THREADS"] = "1"
         one, alone = watched([*base, str(folder / "one.zarr")])
         files = [
             path.relative_to(folder / "one.zarr") for path in (folder / "one.zarr").rglob("c/**/*") if path.is_file()
