@@ -3,7 +3,7 @@
 The step size increases, stays constant, and decreases to 0 over the last `decay` steps. The state at the beginning of the
 decay is the trunk of the training: a later session continues from there with a longer plan, and repeats only the decay.
 The step (crops, noise, loss, gradient, update, moving average) is recorded once as a CUDA graph and replayed. On the CPU it
-is not recorded. Every run gives the same bits, and a resumed training equals an uninterrupted one bit for bit.
+is not recorded, and a resumed training equals an uninterrupted one bit for bit. On both, every run gives the same bits.
 """
 
 from __future__ import annotations

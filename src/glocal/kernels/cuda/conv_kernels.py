@@ -4,7 +4,8 @@ The convolution is a matrix product `P F` of the patches P (b n, d c) and the fi
 straight into the product. Rows are vertices of all signals of a batch; column `l c + a` of P is channel a of tap l.
 D, C and M are constants of a launch: a kernel is compiled once for each shape of a layer.
 Sums are in float32 (in float64 for float64) and have a fixed order, so that every run gives the same bits.
-The matrix unit reads float32 only where the axis that is summed over comes last in memory; so such operands are turned.
+The matrix unit reads float32 only if the summed axis is the last one in memory. So operands of wide signals are transposed
+(TURNED); for narrow signals that costs more than it saves.
 """
 # mypy: disable-error-code="no-untyped-def"
 
