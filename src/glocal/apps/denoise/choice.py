@@ -25,7 +25,7 @@ _COARSE_LUMA = 1.9  # of gray pictures, whose texture reads like coarse noise
 # The white noise that networks of white noise should assume for camera noise: chosen with `small` on synthetic cameras.
 _LEVEL = 1.2  # times the coarsest reading of the colours, but at least
 _LEAST, _POWER = 4 / 255, 0.4  # _LEAST (255 x)^_POWER for the finest reading x of the luma
-_PIXELS = 1 << 22  # larger pictures are read on evenly spaced strips
+_PIXELS = 1 << 20  # larger pictures are read on evenly spaced strips: enough patches, and 240 bytes for each pixel
 _STRIP = 64
 _LARGE = 1 << 26  # pixels up to which the large network takes some seconds on a GPU
 
@@ -71,7 +71,7 @@ def measure(pixels: Any, white: float = 1.0) -> Noise:
     Returns
     -------
     Noise
-        In units of [0, 1]. Cost: O(h w), for at most four million pixels.
+        In units of [0, 1]. Cost: O(h w), for at most a million pixels.
 
     Examples
     --------
