@@ -138,6 +138,14 @@ def visitor(browser, studio):
     found.leave()
 
 
+@pytest.fixture(scope="module")
+def phone(browser, studio):
+    """A person with a small screen, in the dark."""
+    found = Visitor(browser, studio, viewport={"width": 360, "height": 740}, color_scheme="dark")
+    yield found
+    found.leave()
+
+
 @pytest.fixture
 def visit(browser, studio):
     """Open further pages."""

@@ -198,11 +198,11 @@ def test_a_click_shows_the_nearest_patches_of_a_pixel_and_of_a_moment(visitor, p
     page.wait_for_selector("#graph-patches img")
 
 
-def test_wrong_files_are_refused_with_words(visit, tmp_path):
+def test_wrong_files_are_refused_with_words(phone, tmp_path):
     (tmp_path / "note.png").write_bytes(b"no picture")
     (tmp_path / "cut.png").write_bytes(PIXEL + b"\0\0\0\rIHDR")
     write_image(tmp_path / "large.png", Picture(np.zeros((200, 250, 3), np.uint8)))
-    visitor = visit()
+    visitor = phone
     for name, text in (
         ("note.png", "note.png): its content"),
         ("cut.png", "cut.png)"),
@@ -219,8 +219,8 @@ def test_wrong_files_are_refused_with_words(visit, tmp_path):
     assert visitor.page.get_attribute("#style-status .status", "role") == "alert"
 
 
-def test_the_page_fits_a_phone_and_is_dark_where_the_system_is(visit):
-    phone = visit(viewport={"width": 360, "height": 740}, color_scheme="dark").page
+def test_the_page_fits_a_phone_and_is_dark_where_the_system_is(phone):
+    phone = phone.page
     for title in ("Colour", "Photo", "Speech", "Graph", "Style"):
         shown = phone.get_by_role("tab", name=title)
         if not shown.is_visible():
