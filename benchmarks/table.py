@@ -75,9 +75,10 @@ def graph_controls(rows: list[dict[str, Any]]) -> list[str]:
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     """One row per variant, one column per measure; rows in the order of `style_variants.py`."""
     names = {
-        "gradients": "gradients", "coarse": "coarse", "ssim": "SSIM", "wide": "wide", "deep": "deep",
-        "vgg_style": "VGG style", "vgg_content": "VGG content",
+        "alex_style": "style", "alex_content": "content", "gradients": "gradients", "coarse": "coarse", "ssim": "SSIM",
+        "wide": "wide", "deep": "deep", "vgg_style": "VGG style", "vgg_content": "VGG content",
     }  # fmt: skip
+    names = {key: name for key, name in names.items() if any(key in line for line in lines)}
     table = [f"| variant | {' | '.join(names.values())} |", "|---" * (len(names) + 1) + "|"]
     for line in lines:
         cells = [f"{line[key]:.2f}" if key in line else "-" for key in names]
