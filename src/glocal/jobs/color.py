@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import ArgumentError
+from glocal.files.images.formats import coding_memory
 from glocal.jobs.job import Cost, Header, Inputs, Job
 from glocal.options import option
 from glocal.progress import Callback
@@ -77,7 +78,7 @@ class ColorJob(Job):
         """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
         memory = (500 << 20) + 80 * header.pixels
         in_bands = self.files.mask is None and not self.files.lut
-        least = min(memory, (640 << 20) + 4 * header.pixels) if in_bands else None
+        least = min(memory, (640 << 20) + coding_memory(header.pixels)) if in_bands else None
         return Cost(header.text, memory=memory, seconds=3 + 0.35e-6 * header.pixels, least=least)
 
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Recolored:

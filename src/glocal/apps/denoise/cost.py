@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from glocal.apps.denoise.options import DEEP_MODELS
+from glocal.files.images.formats import coding_memory
 
 _DEEP = ("auto", *DEEP_MODELS)  # auto chooses one of them
 
@@ -10,7 +11,6 @@ _LIBRARIES = 540 << 20  # torch, the kernels and the code
 _PART = {True: (1 << 21, 800), False: (1 << 19, 1600)}  # pixels of a part by default, and bytes that each needs
 _LEAST = {True: 512 * 512, False: 1 << 15}  # below, most of a part is what lies around it
 _PIXEL = 24  # bytes: the file, its pixels, the result as float32 and as it is written
-_CODED = 4  # bytes: some encoders hold the whole picture once
 
 
 def memory_for(size: tuple[int, int], model: str) -> int:
@@ -24,7 +24,7 @@ def least_memory(size: tuple[int, int], model: str) -> int:
     """Return the bytes that are enough if large arrays go to temporary files and the parts are small."""
     deep = model in _DEEP
     pixels = size[0] * size[1]
-    return _LIBRARIES + max(_CODED * pixels, _PART[deep][1] * min(pixels, _LEAST[deep]))
+    return _LIBRARIES + max(coding_memory(pixels), _PART[deep][1] * min(pixels, _LEAST[deep]))
 
 
 def part_pixels(model: str, memory: int | None) -> int | None:

@@ -35,6 +35,7 @@ FORMATS = {
         ),  # 12 bits are allowed, but few programs read them
     )
 }
+OPTIMIZED = 1 << 25  # pixels of the largest JPEG whose codes are chosen by a second pass, which holds it in memory
 SUFFIXES = {suffix: entry.name for entry in FORMATS.values() for suffix in entry.suffixes}
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
@@ -80,3 +81,12 @@ def format_of_name(path: str | os.PathLike[str]) -> Format:
         known = " ".join(sorted(SUFFIXES))
         raise ArgumentError(f"write image ({path}): the suffix `{suffix}` names no image format. Use one of {known}.")
     return FORMATS[SUFFIXES[suffix]]
+
+
+def coding_memory(pixels: int) -> int:
+    """Return the bytes that the encoder of any format may take for a picture in 8 bits: a copy, and a JPEG's second pass.
+
+    >>> coding_memory(1000)
+    10000
+    """
+    return max(4 * pixels, 10 * min(pixels, OPTIMIZED))

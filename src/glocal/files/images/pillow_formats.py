@@ -12,6 +12,7 @@ import numpy as np
 from glocal.errors import MissingDependencyError
 from glocal.files.images import heif, streams, webp
 from glocal.files.images.colors import cmyk_to_rgb
+from glocal.files.images.formats import OPTIMIZED
 from glocal.files.images.picture import Array, Empty, Picture, split_alpha, to_depth, with_alpha
 from glocal.files.metadata import exif as exif_tags
 from glocal.files.metadata import iptc
@@ -20,7 +21,6 @@ from glocal.files.reading import Unreadable
 
 _EXIF_PREFIX = b"Exif\0\0"
 _MAX_SCANS = 500  # of a progressive JPEG: each costs as much time as decoding the picture
-_OPTIMIZED = 1 << 26  # pixels of the largest JPEG whose codes are chosen by a second pass, which holds it in memory
 _MAX_SEGMENT = 65000  # a JPEG segment, less its own header
 
 
@@ -191,7 +191,7 @@ def encode(picture: Picture, name: str, *, quality: int) -> tuple[bytes, tuple[s
             notes, xmp = [*notes, "XMP and recipe dropped: they are larger than JPEG allows"], None
         # Full colour resolution from 90 on: halved colour would be the larger loss there.
         options |= {"quality": quality, "subsampling": 0 if quality >= 90 else 2}
-        options["optimize"] = image.width * image.height <= _OPTIMIZED
+        options["optimize"] = image.width * image.height <= OPTIMIZED
     elif name == "WEBP":
         options |= {"quality": quality, "lossless": picture.lossless, "exact": True, "method": 4}
         if picture.lossless:
