@@ -61,8 +61,9 @@ def studio(tmp_path_factory):
     assert list(address.folder.glob("glocal-studio-*")) == []  # nothing is left behind
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
+    """One browser for a module, not for all: while it is open, no other test can use asyncio."""
     if left_out():
         pytest.skip(left_out())
     from playwright.sync_api import sync_playwright
