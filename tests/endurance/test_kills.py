@@ -1,6 +1,6 @@
 """SIGKILL at any moment, to the parent alone or to the whole group: nothing half, nothing lost, no process left.
 
-1,000 kills over all commands: batches of one and two processes, style transfers with checkpoints, trainings, graph files.
+1,000 kills over all commands: batches of one and two processes, style transfers with checkpoints, graph files.
 After each round the command runs again to its end, and its outputs must equal those of a run that nobody disturbed.
 """
 
