@@ -33,7 +33,7 @@ def add_rows(x, rows, scales, count, c, place, out):
             add_few(x, rows, scales, count, begin, c, place, out)
 
 
-@njit(nogil=True, inline="always")
+@njit(nogil=True, cache=True, inline="always")
 def add_few(x, rows, scales, count, begin, c, place, out):
     """Do the same for the columns `begin` to `c - 1`, which are fewer than a vector holds."""
     for column in range(begin, c):
