@@ -186,7 +186,7 @@ def headlines(results: Path) -> str:
         f"on other graphs {min(index):.1f} to {max(index):.1f} times as fast as torch indexing.",
         f"**Style transfer** at 256 x 256, 300 iterations a level: {amount(whole['ours'], 's')} on two cores, "
         f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['ours'], 's')} on an H200 "
-        f"(runs of {kept['style']['machine']['date']} and {kept['cuda']['machine']['date']}).",
+        f"({' and '.join(sorted({kept[name]['machine']['date'] for name in ('style', 'cuda')}))}).",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

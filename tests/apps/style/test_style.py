@@ -257,13 +257,13 @@ def test_structure_keeps_more_of_the_photo_in_even_steps():
         return np.concatenate([np.diff(light, axis=axis).ravel() for axis in (0, 1)])
 
     found = []
-    for structure in (0, 0.25, 0.5, 0.75, 1):
+    for structure in (0, 0.33, 0.67, 1):
         image = run(photo, painting, preset="brush", size="keep", iterations=100, structure=structure).image
         found.append(np.corrcoef(gradients(image), gradients(photo))[0, 1])
     steps = np.diff(found) / (found[-1] - found[0])
     assert found[-1] > found[0] + 0.4
-    assert steps.min() > 0.1
-    assert steps.max() < 0.45
+    assert steps.min() > 0.15
+    assert steps.max() < 0.55
 
 
 def test_unknown_option_names():
