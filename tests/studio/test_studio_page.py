@@ -1,5 +1,6 @@
 """The page in a real browser, from upload to download."""
 
+import contextlib
 import json
 
 import numpy as np
@@ -175,8 +176,15 @@ def test_a_click_shows_the_nearest_patches_of_a_pixel_and_of_a_moment(visitor, p
     page.fill("#graph-k input[type=number]", "4")
     page.keyboard.press("Tab")
     visitor.status("graph", "4 nearest patches of (16, 12)")
-    box = page.locator("#graph-picture img").bounding_box()
-    page.click("#graph-picture img", position={"x": 0.27 * box["width"], "y": 0.52 * box["height"]})
+    from playwright.sync_api import TimeoutError as NotYet
+
+    moved = "() => document.getElementById('graph-status').innerText.includes('patches of (8, ')"
+    for _ in range(5):  # a click is lost if it meets the old picture while the page replaces it
+        box = page.locator("#graph-picture img").bounding_box()
+        page.click("#graph-picture img", position={"x": 0.27 * box["width"], "y": 0.52 * box["height"]})
+        with contextlib.suppress(NotYet):
+            page.wait_for_function(moved, timeout=4000)
+            break
     found = visitor.status("graph", "4 nearest patches of (8, ")
     shown = [line.split() for line in page.inner_text("#graph-table").splitlines()[1:]]
     x, y = 8, int(found.split("(8, ")[1].split(")")[0])
