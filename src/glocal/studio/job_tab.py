@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,22 +16,21 @@ import gradio as gr
 from glocal.errors import ArgumentError, GlocalError
 from glocal.jobs.failures import describe
 from glocal.jobs.flags import flags_for
-from glocal.jobs.job import Cost, Job
-from glocal.jobs.memory import bytes_text
-from glocal.progress import COMPILE, seconds_text
+from glocal.jobs.job import Job
 from glocal.studio.controls import Control, changes, controls_for, shown_values
 from glocal.studio.job_queue import Ticket
 from glocal.studio.orders import Made, Order, estimate, look_at_picture, run_order
+from glocal.studio.status import as_text, cost_text, progress_bar, status
 from glocal.studio.studio import Session, Studio
 from glocal.studio.views import image_url
-from glocal.studio.worker import Event, State
+from glocal.studio.worker import Event
 
 Updates = dict[Any, Any]
 _SAME = "as the input"
 _WAIT = 0.1
 
 
-class JobTab:
+class JobTab(ABC):
     """The parts that all jobs share. A subclass says which uploads there are and how a result is shown."""
 
     job: ClassVar[type[Job]]
@@ -109,12 +109,12 @@ class JobTab:
             elem_id=f"{self.job.name}-command",
         )
 
-    def more_inputs(self) -> None:
+    def more_inputs(self) -> None:  # noqa: B027  # a tab may have none
         """Add controls of this tab alone."""
 
+    @abstractmethod
     def show(self) -> None:
         """Add what shows a result."""
-        raise NotImplementedError
 
     def _connect(self) -> None:
         for name in self.uploads:
@@ -143,9 +143,9 @@ class JobTab:
         """Return everything that a run changes."""
         return [self.status, self.live, self.run, self.stop, self.download, self.command, *self.shown()]
 
+    @abstractmethod
     def shown(self) -> list[Any]:
         """Return what `show` added."""
-        raise NotImplementedError
 
     # Events
 
@@ -243,14 +243,14 @@ class JobTab:
                 elif event.kind == "preview":
                     yield {self.live: f'<img src="{image_url(event.value, "jpeg")}" alt="The picture so far">'}
                 elif event.kind == "progress":
-                    shown = _progress(event.value, ticket.cost)
+                    shown = progress_bar(event.value)
                     yield {self.status: shown}
                 else:
                     yield self._ended(session, event, said)
             if ended:
                 return
             before = self.studio.queue.position(ticket)
-            text = status(f"Waiting: {before} job(s) first." if before else f"Starting: {_cost(ticket.cost)}.")
+            text = status(f"Waiting: {before} job(s) first." if before else f"Starting: {cost_text(ticket.cost)}.")
             if not shown or before:
                 if shown != text:
                     yield {self.status: text}
@@ -323,9 +323,9 @@ class JobTab:
         job.check(1)
         return Order(job, folder, source.name, target)
 
+    @abstractmethod
     def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
         """Make the job from its options and the names of the uploads."""
-        raise NotImplementedError
 
     def command_of(self, order: Order) -> str:
         """Write an order as the line that does the same in a folder with these files."""
@@ -355,35 +355,13 @@ def make_widget(control: Control, value: Any, name: str) -> Any:
     return gr.Textbox(lines=1, **same)
 
 
+def comparison(name: str) -> Any:
+    """Make the slider that compares the photo with its result."""
+    return gr.ImageSlider(
+        label="Photo and result", type="filepath", interactive=False, buttons=["fullscreen"], elem_id=name
+    )
+
+
 def with_strength(order: Order, strength: float) -> Order:
     """Return an order with another strength."""
     return replace(order, job=replace(order.job, options=replace(order.job.options, strength=strength)))
-
-
-def status(text: str, kind: str = "note") -> str:
-    """Return a line of status; screen readers read it when it changes."""
-    role = "alert" if kind == "error" else "status"
-    return f'<p class="status {kind}" role="{role}">{html.escape(text)}</p>'
-
-
-def as_text(error: GlocalError) -> str:
-    """Return the text of an error, which a worker may have made for people already."""
-    text = str(error)
-    return text if text.startswith("error:") else describe(error)
-
-
-def _cost(cost: Cost) -> str:
-    parts = [cost.size, cost.parts, f"about {bytes_text(cost.memory)}"]
-    if cost.seconds is not None:
-        parts.append(seconds_text(cost.seconds))
-    return ", ".join(part for part in parts if part)
-
-
-def _progress(state: State, cost: Cost) -> str:
-    words = {COMPILE: "compiling, once on this machine"}.get(state.step, state.step)
-    if state.levels > 1:
-        words += f", level {state.level + 1} of {state.levels}"
-    if state.seconds_left is not None:
-        words += f", about {seconds_text(state.seconds_left)} left"
-    share = f"{100 * state.fraction:.0f}"
-    return f'<progress max="100" value="{share}">{share} %</progress>' + status(f"{share} %: {words.lstrip(', ')}")

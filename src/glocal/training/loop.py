@@ -200,6 +200,28 @@ def fit(
     return Fitted(step, True, tuple(state.records))
 
 
+def same_options(path: Path, wanted: dict[str, Any], *, writes: bool) -> None:
+    """Refuse to continue a training with other options than those in `path`. Record the options of a new one.
+
+    Raises
+    ------
+    ArgumentError
+        If the file has other options, or cannot be read.
+    """
+    if path.exists():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            found = "options that cannot be read"
+        if found != wanted:
+            message = f"train: {str(path.parent)!r} has a training with {found}, not {wanted}. Use another folder."
+            raise ArgumentError(message)
+    elif writes:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with write_whole(path) as temporary:
+            temporary.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+
+
 def read_log(path: Path) -> list[Record]:
     """Read the records of a `.jsonl` log that `fit` wrote. Raises InputError for anything else."""
     try:

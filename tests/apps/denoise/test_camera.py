@@ -1,6 +1,7 @@
 """Camera noise: JPEG and the synthetic camera, the estimate of the noise, and what is taken away of it."""
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from glocal.apps.denoise.options import DeepTrainOptions
 from glocal.apps.denoise.parts import removed_parts
 from glocal.apps.denoise.profile import noise_maps, noise_profile
 from glocal.color_space import lab_from_rgb, luma
+from glocal.errors import ArgumentError
 from glocal.files.checkpoints import save_weights
 
 
@@ -285,3 +287,7 @@ def test_a_stopped_deep_training_ends_with_the_same_bits(tmp_path, monkeypatch: 
     net = load_deep(str(whole), 3)
     assert net is not None
     assert net.shape.maps == 6
+    with pytest.raises(
+        ArgumentError, match=r"has a training with .*'steps': 4.*, not .*'steps': 5.* Use another folder"
+    ):
+        train_deep(packed, replace(options, steps=5), tmp_path / "b")

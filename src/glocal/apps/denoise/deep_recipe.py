@@ -6,7 +6,6 @@ training that was stopped continues from there; on the CPU it ends with the same
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,8 +19,7 @@ from glocal.apps.denoise.deep import SHAPES, DeepDenoiser
 from glocal.apps.denoise.deep_training import Plan, Training
 from glocal.apps.denoise.models import save_deep
 from glocal.apps.denoise.options import DeepTrainOptions
-from glocal.errors import ArgumentError
-from glocal.training.loop import Record, StepProgress
+from glocal.training.loop import Record, StepProgress, same_options
 from glocal.training.ranks import ALONE, Ranks
 
 Report = Callable[[StepProgress], bool | None] | None
@@ -112,7 +110,9 @@ def train_deep(
     assert options.model is not None
     name = f"image-{options.model}" if options.model == "photo" else f"image-{options.model}-{options.colors}"
     finished = folder / f"{name}.safetensors"
-    _same_options(options, seed, folder / f"{name}.json", writes=ranks.first)
+    wanted = {**asdict(options), "seed": seed}
+    wanted.pop("every")
+    same_options(folder / f"{name}.json", wanted, writes=ranks.first)
     ranks.wait()
     if finished.exists():
         return finished
@@ -149,20 +149,3 @@ def train_deep(
     net.load_state_dict(training.averaged())
     info = {"model": options.model, "steps": plan.steps, "seed": seed, "pictures": stuff.pictures}
     return save_deep(net, name, folder, info={**info, "validation_psnr": [round(x, 3) for x in scores]})
-
-
-def _same_options(options: DeepTrainOptions, seed: int, path: Path, *, writes: bool) -> None:
-    """Refuse a training with other options. Record those of a new one."""
-    wanted = {**asdict(options), "seed": seed}
-    wanted.pop("every")
-    if path.exists():
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            found = "options that cannot be read"
-        if found != wanted:
-            message = f"train: {str(path.parent)!r} has a training with {found}, not {wanted}. Use another folder."
-            raise ArgumentError(message)
-    if writes:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")

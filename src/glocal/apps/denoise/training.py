@@ -5,7 +5,6 @@ Deviations from the paper: none known in the method; the photos come from any fo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +17,9 @@ from glocal.apps.denoise.evaluation import noisy_pictures, score
 from glocal.apps.denoise.models import load_model, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
-from glocal.errors import ArgumentError, InputError
+from glocal.errors import InputError
 from glocal.machine import check_device
-from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit
+from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit, same_options
 from glocal.training.ranks import ALONE, Ranks
 
 Report = Callable[[StepProgress], bool | None] | None
@@ -45,7 +44,7 @@ def train(
     options = replace(options, device=resolve(options.device))
     _check(photos, options)
     ranks.share(options.batch)
-    _same_options(options, folder, writes=ranks.first)
+    same_options(folder / "options.json", _recorded(options), writes=ranks.first)
     ranks.wait()
     model = None
     for name in chain(options.recipe):
@@ -118,23 +117,10 @@ def resolve(device: Wanted) -> Device:
     return device
 
 
-def _same_options(options: TrainOptions, folder: Path, *, writes: bool) -> None:
-    """Refuse a folder with a training of other noise, seed, epochs or batch. Record the options in a new folder."""
+def _recorded(options: TrainOptions) -> dict[str, float | None]:
+    """Return the options that a continued training must share."""
     wanted = {"sigma": options.sigma, "seed": options.seed, "epochs": options.epochs}
-    if options.batch != 1:
-        wanted |= {"batch": options.batch}
-    path = folder / "options.json"
-    if path.exists():
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            found = "options that cannot be read"
-        if found != wanted:
-            message = f"train: {str(folder)!r} has a training with {found}, not {wanted}. Use another folder."
-            raise ArgumentError(message)
-    if writes:
-        folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(wanted) + "\n", encoding="utf-8")
+    return wanted if options.batch == 1 else wanted | {"batch": options.batch}
 
 
 def _check(photos: Photos, options: TrainOptions) -> None:

@@ -13,8 +13,9 @@ import gradio as gr
 from glocal.errors import GlocalError
 from glocal.jobs.color import ColorFiles, ColorJob
 from glocal.jobs.job import Job
-from glocal.studio.job_tab import JobTab, Updates, status, with_strength
+from glocal.studio.job_tab import JobTab, Updates, comparison, with_strength
 from glocal.studio.orders import Made, preview_colors
+from glocal.studio.status import as_text, status
 
 
 class ColorTab(JobTab):
@@ -45,13 +46,7 @@ class ColorTab(JobTab):
 
     def show(self) -> None:
         """Add the comparison, the strength, the palettes and the LUT."""
-        self.compare = gr.ImageSlider(
-            label="Photo and result",
-            type="filepath",
-            interactive=False,
-            buttons=["fullscreen"],
-            elem_id="color-compare",
-        )
+        self.compare = comparison("color-compare")
         self.strength = gr.Slider(
             0, 2, value=1, step=0.01, label="Strength", info="0 is the photo, 1 the full change.", interactive=False,
             elem_id="color-strength",
@@ -109,7 +104,7 @@ class ColorTab(JobTab):
         try:
             view = await asyncio.to_thread(self.studio.quick, preview_colors, results[-1], float(strength))
         except GlocalError as error:
-            return {self.status: status(str(error), "error")}
+            return {self.status: status(as_text(error), "error")}
         return {self.compare: (str(results[-1].views["before"]), str(view))}
 
     async def _settle(self, strength: float, request: gr.Request) -> AsyncIterator[Updates]:

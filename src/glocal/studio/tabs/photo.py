@@ -11,8 +11,9 @@ import gradio as gr
 
 from glocal.jobs.denoise import DenoiseFiles, DenoiseJob
 from glocal.jobs.job import Job
-from glocal.studio.job_tab import JobTab, Updates, status
+from glocal.studio.job_tab import JobTab, Updates
 from glocal.studio.orders import CROP, Made, crop
+from glocal.studio.status import status
 
 
 class PhotoTab(JobTab):

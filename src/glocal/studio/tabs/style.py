@@ -12,8 +12,9 @@ import gradio as gr
 from glocal.errors import GlocalError
 from glocal.jobs.job import Job
 from glocal.jobs.style import StyleFiles, StyleJob
-from glocal.studio.job_tab import JobTab, Updates, status
+from glocal.studio.job_tab import JobTab, Updates, comparison
 from glocal.studio.orders import Made, Order, restyle
+from glocal.studio.status import as_text, status
 from glocal.studio.studio import Session
 
 
@@ -47,13 +48,7 @@ class StyleTab(JobTab):
 
     def show(self) -> None:
         """Add the comparison, the strength and the gallery."""
-        self.compare = gr.ImageSlider(
-            label="Photo and result",
-            type="filepath",
-            interactive=False,
-            buttons=["fullscreen"],
-            elem_id="style-compare",
-        )
+        self.compare = comparison("style-compare")
         with gr.Row():
             self.strength = gr.Slider(
                 0, 1, value=1, step=0.01, label="Strength", info="0 is the photo. Changes the finished picture at once.",
@@ -133,7 +128,7 @@ class StyleTab(JobTab):
         try:
             made = await asyncio.to_thread(self.studio.quick, restyle, results[session.shown], float(strength))
         except GlocalError as error:
-            return {self.status: status(str(error), "error")}
+            return {self.status: status(as_text(error), "error")}
         results[session.shown] = made
         updates = self.finished(made)
         return {part: updates[part] for part in (self.compare, self.download, self.command)}
