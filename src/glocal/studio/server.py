@@ -13,6 +13,7 @@ from typing import Any
 from glocal.errors import ArgumentError, MissingDependencyError, OutputError
 from glocal.jobs.memory import parse_bytes
 from glocal.options import option
+from glocal.studio.framework import import_gradio
 from glocal.studio.guard import Guard
 from glocal.studio.studio import MAX_BYTES, MAX_PIXELS, Studio, open_studio
 
@@ -92,7 +93,7 @@ def guarded_page(studio: Studio, *, host: str, port: int, password: str | None =
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
     try:
-        import gradio as gr
+        gr = import_gradio()
         from fastapi import FastAPI
     except ImportError as error:
         message = "studio: gradio is not installed. Install glocal[studio]."
