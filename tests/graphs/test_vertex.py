@@ -21,7 +21,9 @@ def signal(shape, levels=None):
         (signal((13, 17, 1)), {"k": 7, "patch": 5, "coords": 0.1}),
         (signal((13, 17, 2)), {"k": 6, "patch": 3, "search_radius": 4}),
         (signal((13, 17, 1)), {"k": 6, "patch": 1, "search_radius": 3, "coords": 0.5}),
+        (signal((13, 17, 3)), {"k": 5, "patch": 31}),  # wider than the picture
         (signal((60,)), {"k": 5, "patch": 7}),
+        (1e4 + signal((60,), levels=3), {"k": 9, "patch": 5, "coords": 1.0}),  # far from zero, with ties
         (signal((60, 2)), {"k": 5, "patch": 3, "search_radius": 9, "coords": 0.01}),
     ],
 )

@@ -78,8 +78,6 @@ def open_signal(link: Link, path: Path, folder: Path, options: GraphOptions) -> 
 
 def show_neighbors(link: Link, path: Path, folder: Path, options: GraphOptions, x: int, y: int) -> GraphView:
     """Find and draw the neighbours of the pixel (x, y), or of the moment at column x of the waveform."""
-    from glocal.graphs.vertex import nearest_patches
-
     signal, picture = _signal(path, options.size)
     if signal.ndim == 3:
         height, width = signal.shape[:2]
@@ -88,9 +86,7 @@ def show_neighbors(link: Link, path: Path, folder: Path, options: GraphOptions, 
     else:
         x, y = min(max(0, x * -(-len(signal) // _WAVE[0])), len(signal) - 1), 0
         width, vertex = len(signal), x
-    neighbors, distances = nearest_patches(
-        signal, vertex, k=options.k, patch=options.patch, coords=options.coords, search_radius=options.search_radius
-    )
+    neighbors, distances = _row(path, options, vertex)
     weights = _weights(distances, _scales(path, options))
     rows = tuple(
         (n % width, n // width, d, w)
@@ -146,22 +142,32 @@ def _samples(path: Path) -> Any:
     return samples
 
 
+@functools.lru_cache(maxsize=4)
+def _rows(path: Path, size: int, patch: int) -> Any:
+    """Return the rows of the graph of a signal, with what they share."""
+    from glocal.graphs.vertex import PatchRows
+
+    return PatchRows(_signal(path, size)[0], patch)
+
+
+def _row(path: Path, options: GraphOptions, vertex: int) -> tuple[Any, Any]:
+    """Return the neighbours of a vertex and their distances."""
+    rows = _rows(path, options.size, options.patch)
+    found: tuple[Any, Any] = rows.row(vertex, k=options.k, coords=options.coords, search_radius=options.search_radius)
+    return found
+
+
 @functools.lru_cache(maxsize=16)
 def _scales(path: Path, options: GraphOptions) -> tuple[float, float]:
     """Return the 80th and 75th percentile of the distances (section 3), from vertices spread over the signal."""
     import torch
 
-    from glocal.graphs.vertex import nearest_patches
     from glocal.graphs.weights import percentiles
 
     signal, _ = _signal(path, options.size)
     count = signal.shape[0] * (signal.shape[1] if signal.ndim == 3 else 1)
-    found = [
-        nearest_patches(
-            signal, vertex, k=options.k, patch=options.patch, coords=options.coords, search_radius=options.search_radius
-        )[1]
-        for vertex in np.linspace(0, count - 1, _SAMPLE + 2, dtype=int)[1:-1].tolist()
-    ]
+    vertices = np.linspace(0, count - 1, _SAMPLE + 2, dtype=int)[1:-1].tolist()
+    found = [_row(path, options, vertex)[1] for vertex in vertices]
     cap, scale = percentiles(torch.stack(found), (80.0, 75.0))
     return cap, scale
 
