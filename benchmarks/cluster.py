@@ -1,6 +1,6 @@
 """What a cluster costs: one million files without work, and two workers compared with two jobs.
 
-python benchmarks/cluster.py overhead [FILES]     files that do nothing, in groups, through local:2
+python benchmarks/cluster.py overhead [FILES]     a command that does nothing with the files of a folder, through local:2
 python benchmarks/cluster.py efficiency [FILES]   files of one second of processor time: local:2 and --jobs 2 in turn
 python benchmarks/cluster.py gigapixel [SIDE]     one picture of SIDE x SIDE pixels through local:2 and in one process
 
@@ -22,7 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from glocal.bench.timing import metadata
+from glocal.cli.shell.batch import BatchOptions, run_batch
+from glocal.cli.shell.console import Report, RunOptions
 from glocal.cluster.folders import run_on_cluster
+from glocal.cluster.manifest import NAME
 from glocal.cluster.options import ClusterOptions
 from glocal.jobs.job import Cost
 from glocal.jobs.paths import Task
@@ -81,13 +84,25 @@ def on_cluster(
 
 
 def overhead(count: int = 1_000_000) -> list[dict[str, Any]]:
-    """Measure files without work."""
+    """Measure a command whose work is nothing, on a folder of empty files: listing, groups, outcomes, manifest, summary."""
     with tempfile.TemporaryDirectory() as place:
-        before = time.process_time()
-        took = on_cluster(Path(place), count, nothing, 1e-4)
-        client = time.process_time() - before
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return [{"work": f"{count:,} files without work", **took, "client_cpu_seconds": client, "client_peak_mib": peak}]
+        folder = Path(place, "in")
+        folder.mkdir()
+        for number in range(count):
+            os.close(os.open(f"{folder}/{number:07}.txt", os.O_CREAT))
+        before, began = time.process_time(), time.perf_counter()
+        with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
+            run_batch(
+                "nothing", [str(folder)], nothing, estimate=functools.partial(seconds_of, seconds=1e-4),
+                suffixes={".txt"}, options=BatchOptions(cluster="local:2", output=f"{place}/out"), report=Report(RunOptions(quiet=True)),
+            )  # fmt: skip
+        seconds, client = time.perf_counter() - began, time.process_time() - before
+        lines = (Path(place) / "out" / NAME).read_text().count('"done"')
+        assert lines == count, (lines, count)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    row = {"work": f"{count:,} files without work", "seconds": seconds, "client_cpu_seconds": client}
+    row["worker_cpu_seconds"] = children.ru_utime + children.ru_stime
+    return [row | {"client_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}]
 
 
 def efficiency(count: int = 200) -> list[dict[str, Any]]:

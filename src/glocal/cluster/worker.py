@@ -30,6 +30,8 @@ from glocal.jobs.processes import set_threads
 
 STOP = "stop"  # this file in the folder of journals asks workers to stop after the current file
 _TELL_SECONDS = 1.0
+_LOOK_SECONDS = 0.05  # between looks whether to stop
+_encoded = json.JSONEncoder(default=str).encode
 _one_at_a_time = threading.Lock()  # a worker with several threads would share its memory and its working folder
 
 Row = tuple[int, str, float, dict[str, Any], str, int]
@@ -82,22 +84,25 @@ def run_group(number: int, packed: bytes, setup: Setup) -> bytes:
     with _one_at_a_time:
         memory = _prepared(setup)
         journal = Journal(Path(setup.journals) / str(number))
-        stop = os.path.join(setup.journals, STOP)  # noqa: PTH118  looked up for every file
+        stop = Path(setup.journals, STOP)
         files: Sequence[tuple[str, str]] = pickle.loads(packed)
         rows: list[Row] = []
-        told = time.monotonic()
+        told = looked = time.monotonic()
         for place, (source, target) in enumerate(files):
             if place in journal.ended:
                 rows.append(journal.ended[place])
                 continue
-            if os.path.exists(stop):  # noqa: PTH110
-                break
-            task = Task(Path(source), Path(target), memory=memory, skip=setup.skip)
+            now = time.monotonic()
+            if now - looked > _LOOK_SECONDS or not rows:
+                looked = now
+                if stop.exists():
+                    break
+            if now - told > _TELL_SECONDS:
+                told = now
+                _tell(setup, number, rows)
+            task = Task(Path(source), Path(target), memory, skip=setup.skip)
             rows.append(_row(place, _outcome(task, place, setup, journal)))
             journal.end(rows[-1])
-            if time.monotonic() - told > _TELL_SECONDS:
-                told = time.monotonic()
-                _tell(setup, number, rows)
         return pickle.dumps(rows)
 
 
@@ -167,7 +172,9 @@ def topic_of(journals: str) -> str:
 
 
 class Journal:
-    """The starts and ends of the files of a group, one line each, written at once.
+    """The starts and ends of the files of a group, one line each.
+
+    A start is written at once, together with the end of the file before it.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "0"
@@ -188,19 +195,18 @@ class Journal:
                 else:
                     self.ended[found[0]] = (*found,)  # type: ignore[assignment]
         self._handle: int | None = None
+        self._last = ""
 
     def start(self, place: int) -> None:
         """Note that the work on a file begins."""
-        self._write(str(place))
+        if self._handle is None:
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        os.write(self._handle, f"{self._last}{place}\n".encode())
+        self._last = ""
 
     def end(self, row: Row) -> None:
         """Note how the work on a file ended."""
-        self._write(json.dumps(row, default=str))
-
-    def _write(self, entry: str) -> None:
-        if self._handle is None:
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        os.write(self._handle, f"{entry}\n".encode())
+        self._last += f"{_encoded(row)}\n"
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None) is not None:

@@ -32,7 +32,7 @@ Work = Callable[[Task, Callback], dict[str, Any]]
 Estimate = Cost  # its name in 0.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How one task ended: "done", "skipped" or "failed"."""
 
@@ -117,18 +117,20 @@ def perform(task: Task, work: Work, estimate: Callable[[Task], Cost], tell: Call
     """
     needs = task.needs if task.needs is not None and task.needs.memory <= task.memory else estimate(task)
     check_memory(needs, task)
-    try:
-        task.target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise OutputError(
-            f"make folder ({task.target.parent}): {reason}. Choose a folder that you may write to."
-        ) from error
+    if not os.path.isdir(os.path.dirname(task.target) or "."):  # noqa: PTH112, PTH120  for millions of files
+        try:
+            task.target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise OutputError(
+                f"make folder ({task.target.parent}): {reason}. Choose a folder that you may write to."
+            ) from error
     started = time.monotonic()
+    task = Task(task.source, task.target, task.memory, task.problem, task.skip, needs)
     with claimed(task.target) if task.skip else contextlib.nullcontext(True) as mine:
         if not mine or (task.skip and task.target.exists()):
             return Outcome(task, "skipped")
-        result = work(replace(task, needs=needs), tell)
+        result = work(task, tell)
     return Outcome(task, "done", time.monotonic() - started, result)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ DEFAULT_PATTERN = "{stem}_{command}{ext}"
 PIPED = ".wav"  # the format of a pipe; commands that cannot write it have no pipe
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Task:
     """One input, its output, the bytes of memory it may take, and what is wrong with it from the beginning.
 
@@ -30,7 +30,7 @@ class Task:
     needs: Cost | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Found:
     """An input file, and its folder relative to the folder that the user named."""
 
@@ -79,11 +79,11 @@ def plan_tasks(
             f"{command} ({' '.join(inputs)}): no files of a known kind are there. Name files, or add --recursive."
         )
     folder_asked = any(_is_folder(Path(text)) for text in inputs)
-    many = len(found) > 1 or folder_asked
-    tasks = [_task(one, _target(one, command, output, many=many), suffixes) for one in found]
-    taken: dict[Path, Path] = {}
+    target = _targets(command, output, many=len(found) > 1 or folder_asked)
+    tasks = [_task(one, target(one), suffixes) for one in found]
+    taken: dict[str, Path] = {}
     for task in tasks:
-        key = Path(os.path.abspath(task.target))  # noqa: PTH100  links must stay as they are: two names, two outputs
+        key = os.path.abspath(task.target)  # noqa: PTH100  links must stay as they are: two names, two outputs
         if key in taken:
             raise ArgumentError(
                 f"-o: {taken[key]} and {task.source} would both be written to {task.target}. "
@@ -118,16 +118,19 @@ def _expand(
 ) -> Iterator[_Found]:
     """List every input file once; results in a folder inside of an input folder are not inputs."""
     seen: set[Path] = set()
+    inputs = list(inputs)
     for text in inputs:
         base = Path(text).absolute()
         inside = results is not None and results != base and results.is_relative_to(base)
         for one in _matches(text, recursive=recursive, suffixes=suffixes):
             if inside and results is not None and one.path.absolute().is_relative_to(results):
                 continue
-            key = one.path.absolute()
-            if key not in seen:
+            if len(inputs) > 1:  # one folder or pattern names no file twice
+                key = one.path.absolute()
+                if key in seen:
+                    continue
                 seen.add(key)
-                yield one
+            yield one
 
 
 def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
@@ -137,10 +140,7 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
         yield _Found(path, problem=problem)
         return
     if path.is_dir():
-        inside = sorted(path.rglob("*") if recursive else path.glob("*"))
-        for file in inside:
-            if file.suffix.lower() in suffixes and file.is_file() and not file.name.startswith("."):
-                yield _Found(file, file.parent.relative_to(path))
+        yield from _files_in(path, Path(), recursive=recursive, suffixes=suffixes)
         return
     if path.exists() or text == "-" or not any(letter in text for letter in "*?["):
         if text != "-" and not path.exists():
@@ -159,6 +159,20 @@ def _matches(text: str, *, recursive: bool, suffixes: Collection[str]) -> Iterat
         yield _Found(file, file.parent.relative_to(base))
 
 
+def _files_in(folder: Path, below: Path, *, recursive: bool, suffixes: Collection[str]) -> Iterator[_Found]:
+    """List the files of a folder in the order of their names. Links to folders are not followed."""
+    try:
+        with os.scandir(folder) as entries:
+            inside = sorted(entries, key=lambda entry: entry.name)
+    except PermissionError:
+        return
+    for entry in inside:
+        if recursive and entry.is_dir(follow_symlinks=False):
+            yield from _files_in(folder / entry.name, below / entry.name, recursive=True, suffixes=suffixes)
+        elif os.path.splitext(entry.name)[1].lower() in suffixes and entry.name[0] != "." and entry.is_file():  # noqa: PTH122
+            yield _Found(folder / entry.name, below)
+
+
 def _unusable(path: Path) -> GlocalError | None:
     """Return the problem of a name that the system cannot look up, such as one that is too long."""
     try:
@@ -174,38 +188,47 @@ def _unusable(path: Path) -> GlocalError | None:
 def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
     """Return a task. Its output name is checked now, before long work; a suffix that comes from the input is not."""
     suffix = target.suffix.lower()
-    problem = one.problem
-    if problem is None and str(target) == "-" and PIPED not in suffixes:
+    problem, piped = one.problem, str(target) == "-"
+    if problem is None and piped and PIPED not in suffixes:
         problem = ArgumentError("-o (-): only sound goes through a pipe. Name a file.")
-    elif problem is None and str(target) != "-" and suffix not in suffixes and suffix != one.path.suffix.lower():
+    elif problem is None and not piped and suffix not in suffixes and suffix != one.path.suffix.lower():
         known = " ".join(sorted(suffixes))
         problem = ArgumentError(f"-o ({target}): the suffix `{suffix}` names no format. Use one of {known}.")
-    if problem is None and str(target) != "-" and (wrong := _unusable(target)) is not None:
+    if problem is None and not piped and (wrong := _unusable(target)) is not None:
         problem = OutputError(
             str(wrong).replace("read file", "write file").replace("Give it another name", "Choose another -o")
         )
     return Task(one.path, target, problem=problem)
 
 
-def _target(one: _Found, command: str, output: str | None, *, many: bool) -> Path:
-    """Where the result of one input goes."""
-    if output is None and str(one.path) == "-":
-        return Path("-")
+def _targets(command: str, output: str | None, *, many: bool) -> Callable[[_Found], Path]:
+    """Return the function that says where the result of an input goes. What all inputs share is looked up once."""
     if output is None:
-        return one.path.with_name(_named(DEFAULT_PATTERN, one.path, command))
+        return lambda one: (
+            Path("-") if str(one.path) == "-" else one.path.with_name(_named(DEFAULT_PATTERN, one.path, command))
+        )
+    path = Path(output)
     if output == "-":
         if many:
             raise ArgumentError("-o: `-` takes one result, and there are several inputs. Name a folder.")
-        return Path("-")
-    path = Path(output)
+        return lambda one: path
     if "{" in path.name:
-        name = _named(path.name, one.path, command)
-        return one.path.with_name(name) if output == path.name else path.parent / one.below / name
-    if _is_folder(path) or _names_folder(output):
-        return path / one.below / one.path.name
-    if many and path.suffix:
+        if output == path.name:
+            return lambda one: one.path.with_name(_named(path.name, one.path, command))
+        return lambda one: path.parent / one.below / _named(path.name, one.path, command)
+    names_folder = _is_folder(path) or _names_folder(output)
+    if many and path.suffix and not names_folder:
         raise ArgumentError(f"-o: `{output}` names one file, and there are several inputs. Name a folder or a pattern.")
-    return path / one.below / one.path.name if many else path
+    if not (many or names_folder):
+        return lambda one: path
+    folders: dict[Path, Path] = {}
+
+    def inside(one: _Found) -> Path:
+        if one.below not in folders:
+            folders[one.below] = path / one.below
+        return folders[one.below] / one.path.name
+
+    return inside
 
 
 def _is_folder(path: Path) -> bool:

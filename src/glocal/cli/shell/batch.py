@@ -104,7 +104,8 @@ def run_batch(
         raise ArgumentError("--skip-existing and --overwrite contradict each other. Give one of them.")
     options.check(jobs=options.jobs)
     tasks = plan_tasks(command, inputs, output=options.output, recursive=options.recursive, suffixes=suffixes)
-    tasks = [replace(task, skip=options.skip_existing) for task in tasks]
+    if options.skip_existing:
+        tasks = [replace(task, skip=True) for task in tasks]
     if check is not None:
         check(1 if options.dry_run else len(tasks))
     named = [path for path in also if path is not None]
@@ -112,7 +113,9 @@ def run_batch(
     memory = options.max_memory or available_memory()
     if options.dry_run:
         return _show_plan(command, tasks, estimate, options, memory, report)
-    tasks, jobs, worst = fit_jobs(tasks, estimate, jobs=options.jobs, memory=memory)
+    jobs, worst = 1, 0
+    if not options.on_cluster:  # there, each worker knows its memory
+        tasks, jobs, worst = fit_jobs(tasks, estimate, jobs=options.jobs, memory=memory)
     if jobs < min(options.jobs, len(tasks)):
         report.say(
             f"{jobs} jobs instead of {min(options.jobs, len(tasks))}: "
@@ -192,9 +195,9 @@ def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, rep
     states = [outcome.state for outcome in outcomes]
     failed = [outcome.as_json() for outcome in outcomes if outcome.state == "failed"]
     lines = [line for outcome in outcomes for line in outcome.result.pop("lines", ())]
-    lines += [f"{outcome.task.target}" for outcome in outcomes if outcome.state == "done"]
+    lines += [str(outcome.task.target) for outcome in outcomes if outcome.state == "done"]
     listed = _list_failures(command, failed, output_root(options.output), overwrite=options.overwrite)
-    rows = [outcome.as_json() for outcome in outcomes]
+    rows = [outcome.as_json() for outcome in outcomes] if report.options.json else []
     # When the result itself went to the standard output, nothing else may be written there.
     data = {"command": command, "results": rows, "seconds": round(seconds, 3)}
     report.result(data, "\n".join(lines), taken=any(str(outcome.task.target) == "-" for outcome in outcomes))
