@@ -72,6 +72,7 @@ def test_all_methods_get_the_same_sound_and_scores_are_right(folders):
     rows = bench.measure({"white": condition}, methods)
     assert all(np.array_equal(a, b) for a, b in zip(seen["a"], seen["b"], strict=True))
     assert [row.si_sdr for row in rows] == pytest.approx([5.0, 5.0], abs=0.1)
+    assert 4.5 < rows[0].lowest <= rows[0].si_sdr
     assert [(row.set, row.method, row.clips) for row in rows] == [("white", "a", 2), ("white", "b", 2)]
 
 

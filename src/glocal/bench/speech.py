@@ -41,9 +41,9 @@ _FIELDS = {"si_sdr": "SI-SDR", "pesq": "PESQ", "stoi": "STOI"}
 class Row:
     """One method on one set: means over the clips, None where a measure is not installed.
 
-    `si_sdr_error` is the standard error over the clips. `least_gain` is the smallest change of PESQ of a clip, compared with
-    the noisy clip: it is negative if a clip became worse. `real_time` is the real-time factor on one core: processor
-    seconds, of all threads together, for each second of sound.
+    `si_sdr_error` is the standard error over the clips, and `lowest` the smallest SI-SDR of a clip. `least_gain` is the
+    smallest change of PESQ of a clip, compared with the noisy clip: it is negative if a clip became worse. `real_time` is the
+    real-time factor on one core: processor seconds, of all threads together, for each second of sound.
     """
 
     set: str
@@ -51,6 +51,7 @@ class Row:
     clips: int
     si_sdr: float | None
     si_sdr_error: float | None
+    lowest: float | None
     pesq: float | None
     stoi: float | None
     least_gain: float | None
@@ -137,12 +138,13 @@ def measure(
 def text(rows: Sequence[Row]) -> str:
     """Return a table for a terminal."""
     width, sets = max(len(row.method) for row in rows), max(len(row.set) for row in rows)
-    lines = [f"{'':{sets}}  {'':{width}}  SI-SDR  PESQ   STOI  least gain  real time"]
+    lines = [f"{'':{sets}}  {'':{width}}  SI-SDR  lowest  PESQ   STOI  least gain  real time"]
     for row in rows:
         cells = [
             f"{'-' if value is None else format(value, form):>{size}}"
             for value, form, size in (
                 (row.si_sdr, ".2f", 6),
+                (row.lowest, ".2f", 6),
                 (row.pesq, ".2f", 4),
                 (row.stoi, ".3f", 5),
                 (row.least_gain, "+.2f", 10),
@@ -166,13 +168,13 @@ def _row(name: str, label: str, method: Method, condition: Condition, noisy_pesq
     values = run(timed, condition, {measure: MEASURES[measure] for measure in _FIELDS.values()})
     scores = {field: summarised(label, measure, [values[measure]]) for field, measure in _FIELDS.items()}
     means = {field: None if math.isnan(score.mean) else score.mean for field, score in scores.items()}
-    error = None if means["si_sdr"] is None else scores["si_sdr"].error
+    known = means["si_sdr"] is not None
+    error, lowest = (scores["si_sdr"].error, float(np.nanmin(values["SI-SDR"]))) if known else (None, None)
     gains = np.asarray(values["PESQ"]) - noisy_pesq
     least = None if np.isnan(gains).all() else float(np.nanmin(gains))
     seconds = sum(len(clip) for clip in condition.noisy) / RATE
-    return Row(
-        name, label, len(condition.sigmas), si_sdr_error=error, least_gain=least, real_time=spent / seconds, **means
-    )
+    clips, factor = len(condition.sigmas), spent / seconds
+    return Row(name, label, clips, si_sdr_error=error, lowest=lowest, least_gain=least, real_time=factor, **means)
 
 
 def _condition(found: Sequence[tuple[Samples, Samples]]) -> Condition:
