@@ -31,7 +31,7 @@ from typing import Any, ClassVar, Self, TypeVar
 
 from glocal.errors import ArgumentError
 
-DEVICE = re.compile(r"cpu|cuda(:\d+)?")
+_DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 Returned = TypeVar("Returned")
 
 
@@ -60,9 +60,45 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     no_flag
         True for an option that only Python has.
     writes
-        True for the name of a further output file, which a recipe does not repeat.
+        For the name of a further output file, which a recipe does not repeat: picture, sound, lut or file.
+    keyword
+        True for a further input file that the Python call takes as a keyword of the same name.
+    in_tiles
+        True for a further file that also works with a picture in tiles.
     """
     return dataclasses.field(default=default, metadata={"help": help, **settings})
+
+
+def device_option(help: str = "Where to compute.", **settings: Any) -> Any:
+    """Define the field `device` of an app: cpu, cuda or cuda:N."""
+    choices = {} if settings.get("no_flag") else {"known": ("cpu", "cuda"), "metavar": "<cpu|cuda>"}
+    return option("cpu", help, pattern=_DEVICE, must="be cpu, cuda or cuda:N", remedy="Use cpu.", **choices, **settings)
+
+
+def fraction_option(help: str, *, default: float | None = 1.0, remedy: str = "Use 1 for all of it.") -> Any:
+    """Define a field with a value from 0 to 1."""
+    return option(default, help, min=0, max=1, remedy=remedy)
+
+
+def unused_seed() -> Any:
+    """Define the field `seed` of an app where nothing is random."""
+    return option(0, "Accepted as in the other jobs, but nothing is random here.", min=0, no_flag=True)
+
+
+def parse_level(text: str) -> float | None:
+    """Parse a noise level: "auto", "0.1" or "25/255".
+
+    >>> parse_level("auto"), parse_level("51/255")
+    (None, 0.2)
+    """
+    if text.lower() == "auto":
+        return None
+    top, _, bottom = text.partition("/")
+    try:
+        return float(top) / float(bottom or "1")
+    except (ValueError, ZeroDivisionError) as error:
+        message = f"`{text}` is not a noise level. Write auto, 0.1 or 25/255."
+        raise ArgumentError(message) from error
 
 
 def parse_numbers(text: str) -> tuple[float, ...]:

@@ -181,6 +181,11 @@ def test_a_tile_that_fails_is_named_and_the_store_can_be_continued(folder, tmp_p
             "--mask is not possible for a picture in tiles",
         ),
         (
+            ["denoise", "scan.tif", "-o", "a.zarr", "--noise-profile", "plain.tif"],
+            2,
+            "--noise-profile is not possible for a picture in tiles",
+        ),
+        (
             ["color", "scan.tif", "plain.tif", "-o", "a.zarr", "--lut", "a.cube"],
             2,
             "--lut is not possible for a picture in",

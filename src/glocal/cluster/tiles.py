@@ -42,13 +42,7 @@ def compute_tile(task: Task, tell: Any, *, source: Source, tiles: Tiles, tile: i
 
 def tile_cost(task: Task, *, tiles: Tiles, tile: int) -> Cost:
     """Estimate the cost of a chunk."""
-    pixels = tile * tile
-    return Cost(
-        f"{tile} x {tile}",
-        memory=tiles.memory(pixels),
-        seconds=pixels * tiles.pixel_seconds,
-        smaller="a smaller --tile",
-    )
+    return tiles.cost(tile)
 
 
 def reduce_tile(task: Task, tell: Any, *, shape: tuple[int, int, int], tile: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from glocal.atomic import write_whole
 from glocal.errors import InputError
 
 VERSION = 1
@@ -85,6 +87,18 @@ def _input(one: str | Path | tuple[str, str]) -> dict[str, str]:
 def to_json(recipe: Mapping[str, Any]) -> str:
     """Write a recipe as one line of JSON with sorted keys, so that equal recipes have equal text."""
     return json.dumps(_plain(recipe), sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+
+
+def write_recipe(path: str | os.PathLike[str], recipe: Mapping[str, Any], *, overwrite: bool = False) -> None:
+    """Write a recipe to a JSON file of its own.
+
+    Raises
+    ------
+    OutputError
+        The file exists, or it cannot be written.
+    """
+    with write_whole(path, overwrite=overwrite) as beside:
+        beside.write_text(to_json(recipe) + "\n")
 
 
 def from_json(text: str, source: str) -> dict[str, Any]:

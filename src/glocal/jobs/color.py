@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from glocal.apps.color.options import ColorOptions
+from glocal.apps.color.options import LIBRARIES, PIXEL, ColorFiles, ColorOptions
 from glocal.errors import ArgumentError
 from glocal.files.images.formats import coding_memory
 from glocal.jobs.job import Cost, Header, Inputs, Job
-from glocal.options import option
-from glocal.progress import Callback
 
 if TYPE_CHECKING:
-    from glocal.apps.color.recolor import Look, Recolored
-    from glocal.files.images.picture import Array
-    from glocal.jobs.tiles import Pixels, Place, Tiles
-
-
-@dataclass(frozen=True)
-class ColorFiles:
-    """Further files of a colour transfer."""
-
-    reference: tuple[str, ...] = option((), "Where the colours come from, for many photos; may be given several times.")
-    map: str | None = option(None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.")
-    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file")
-    mask: str | None = option(None, "A picture that is white where the photo changes.")
-    lut: tuple[str, ...] = option((), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut")
-    lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.")
-    palette_out: str | None = option(
-        None, "Draw the palettes and the move of every colour into a picture.", writes="picture"
-    )
+    from glocal.apps.color.recolor import Recolored
+    from glocal.jobs.tiles import Pixels, TilePlan
 
 
 @dataclass(frozen=True)
@@ -47,6 +28,7 @@ class ColorJob(Job):
     """
 
     name: ClassVar[str] = "color"
+    call: ClassVar[str] = "glocal.apps.color.recolor:recolor"
     arguments: ClassVar[str] = "PHOTO REFERENCE...; or with --map or --reference: photos, folders, patterns."
     Options: ClassVar[Any] = ColorOptions
     Files: ClassVar[Any] = ColorFiles
@@ -76,40 +58,17 @@ class ColorJob(Job):
 
     def cost(self, header: Header) -> Cost:
         """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
-        memory = (500 << 20) + 80 * header.pixels
+        memory = LIBRARIES + PIXEL * header.pixels
         in_bands = self.files.mask is None and not self.files.lut
         least = min(memory, (640 << 20) + coding_memory(header.pixels)) if in_bands else None
         return Cost(header.text, memory=memory, seconds=3 + 0.35e-6 * header.pixels, least=least)
 
-    def run(self, inputs: Inputs, progress: Callback | None = None) -> Recolored:
-        """One photo."""
-        from glocal.apps.color.recolor import recolor
-
-        references = list(inputs.others) if self.files.map is None else None
-        return recolor(
-            inputs.source, references, options=self.options, map=self.files.map, mask=self.files.mask,
-            scratch=inputs.scratch, progress=progress,
-        )  # fmt: skip
-
-    def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
+    def plan(self, pixels: Pixels, icc: bytes | None) -> tuple[TilePlan, dict[str, Any]]:
         """Fit the map to a sample of the whole picture."""
-        from glocal.apps.color.tiles import look_for
-        from glocal.files.images.picture import type_of
-        from glocal.jobs.tiles import Tiles
+        from glocal.apps.color.tiles import ColorPlan, look_for
 
-        given = [name for name in ("mask", "save_map", "lut", "palette_out") if getattr(self.files, name)]
-        if given:
-            message = f"color: --{given[0].replace('_', '-')} is not possible for a picture in tiles. Leave it out."
-            raise ArgumentError(message)
         look, notes = look_for(pixels, self.others, self.options, icc=icc, map=self.files.map)
-        depth = self.output.depth
-        return Tiles(
-            functools.partial(_recolored_place, look=look, icc=icc, depth=depth),
-            pixels.dtype if depth == "keep" else type_of(depth),
-            _tile_memory,
-            0.35e-6,
-            {"notes": list(notes), "lines": list(notes)},
-        )
+        return ColorPlan(look, icc, self.output.depth), {"notes": list(notes), "lines": list(notes)}
 
     def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
         """Write the further outputs, and say how closely each LUT follows the map on this photo."""
@@ -144,20 +103,8 @@ class ColorJob(Job):
 
         other = "transport" if self.options.method == "graph" else "graph"
         found = {self.options.method: result.palettes}
-        found[other] = replace(self, options=replace(self.options, method=other)).run(inputs).palettes
+        again: Any = replace(self, options=replace(self.options, method=other)).run(inputs)
+        found[other] = again.palettes
         graph, transport = found["graph"], found["transport"]
         sheet = palette_sheet(graph.photo, graph.result, transport.result, graph.reference)
         write_image(self.files.palette_out, Picture(sheet), overwrite=inputs.overwrite)
-
-
-def _tile_memory(pixels: int) -> int:
-    """Return the bytes for a tile of so many pixels."""
-    return (500 << 20) + 80 * pixels
-
-
-def _recolored_place(pixels: Pixels, place: Place, memory: int, *, look: Look, icc: bytes | None, depth: str) -> Array:
-    """Recolour a rectangle of a large picture."""
-    from glocal.apps.color.tiles import recolored
-
-    top, bottom, left, right = place
-    return recolored(pixels[top:bottom, left:right], look, icc=icc, depth=depth)

@@ -1,7 +1,7 @@
 """Job: one task with one interface for every program that runs it.
 
-A job has options, an estimate of memory and time (`cost`) and a method that does the work (`run`). The command line and the
-batch runner use the four jobs in the same way. No job imports torch before it runs.
+A job has options, an estimate of memory and time (`cost`) and a method that does the work (`run`). The command line, the
+batch runner, the studio and the cluster use the four jobs in the same way. No job imports torch before it runs.
 
 To add a job, write an app with its options and its call, and a subclass of `Job` next to the others. `glocal.cli.main` lists it
 in the table of commands; flags, help, checks, batches, recipes and the page of commands follow from it.
@@ -9,81 +9,22 @@ in the table of commands; flags, help, checks, batches, recipes and the page of 
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
 from glocal.files.images.formats import SUFFIXES, format_of_name
+from glocal.jobs.inputs import Cost, Header, Inputs, said
 from glocal.options import Options, option
 
 if TYPE_CHECKING:
-    from glocal.files.audio.formats import AudioInfo
-    from glocal.files.images.scratch import Scratch
     from glocal.files.results import Result
-    from glocal.jobs.tiles import Pixels, Tiles
+    from glocal.jobs.tiles import Pixels, TilePlan, Tiles
     from glocal.progress import Callback
-
-
-def silent(text: str) -> None:
-    """Say nothing."""
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The estimated cost of a job: `size` and `parts` are text ("4000 x 3000", "6 bands"), memory is in bytes.
-
-    `smaller` says what a user can do if that is too much. `seconds` is None if there is no estimate. `least` is the memory
-    that is enough if the job keeps large arrays in temporary files and works in smaller parts; None if it cannot.
-    """
-
-    size: str
-    memory: int
-    seconds: float | None
-    parts: str = ""
-    smaller: str = "a smaller input, fewer --jobs"
-    least: int | None = None
-
-
-@dataclass(frozen=True)
-class Header:
-    """The properties of the inputs before they are read: the size (h, w) of a picture, or those of a sound file.
-
-    `others` are the sizes of the other pictures: paintings, references.
-    """
-
-    size: tuple[int, int] = (0, 0)
-    sound: AudioInfo | None = None
-    others: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def pixels(self) -> int:
-        """Number of pixels of the picture."""
-        return self.size[0] * self.size[1]
-
-    @property
-    def text(self) -> str:
-        """The size of the picture as people write it: "4000 x 3000"."""
-        return f"{self.size[1]} x {self.size[0]}"
-
-
-@dataclass(frozen=True)
-class Inputs:
-    """The inputs of a job: files, or images and samples in memory.
-
-    target : where the result will go, for jobs that leave something beside it.
-    scratch : where large arrays go if they shall not stay in memory.
-    say : gets messages for people while the job runs.
-    """
-
-    source: Any
-    others: tuple[Any, ...] = ()
-    target: Path | None = None
-    overwrite: bool = False
-    scratch: Scratch | None = None
-    say: Callable[[str], None] = field(default=silent, repr=False)
 
 
 @dataclass(frozen=True)
@@ -105,8 +46,8 @@ class Job(ABC):
     """One kind of work with its options; see the module's text.
 
     options : what the Python call takes too.
-    files : names of further files that belong to the work, such as a mask. A field with `writes` is one more output;
-        its value says of which kind: picture, sound, lut or file.
+    files : names of further files that belong to the work, such as a mask (see `glocal.options.option`: `keyword`,
+        `writes`, `in_tiles`).
     output : how results are written.
     others : the further inputs, such as paintings, which all sources share.
     """
@@ -117,6 +58,7 @@ class Job(ABC):
     others: tuple[str, ...] = ()
 
     name: ClassVar[str]
+    call: ClassVar[str]  # the Python call, as "module:function"
     arguments: ClassVar[str] = "Photos, folders or patterns."
     Options: ClassVar[type[Options]]
     Files: ClassVar[type] = NoFiles
@@ -124,16 +66,25 @@ class Job(ABC):
     suffixes: ClassVar[Collection[str]] = SUFFIXES
     shared: ClassVar[str] = ""  # the field of `Files` with inputs that all sources share, such as "painting"
     single: ClassVar[str] = "Leave it out, or give one input."  # the remedy for an output that belongs to one source
-    whole: ClassVar[str] = "it needs the whole picture at once"
+    whole: ClassVar[str] = ""  # why the job cannot be done in tiles
     announced: ClassVar[bool] = False  # whether the cost is said before the work
 
     @abstractmethod
     def cost(self, header: Header) -> Cost:
         """Time and memory for inputs of this size."""
 
-    @abstractmethod
     def run(self, inputs: Inputs, progress: Callback | None = None) -> Result:
-        """Do the work in memory."""
+        """Do the work in memory: the Python call with the options and the files that are its keywords."""
+        module, _, function = self.call.partition(":")
+        given = {one.name: getattr(self.files, one.name) for one in fields(self.files) if one.metadata.get("keyword")}
+        if self.shared:
+            given[self.shared] = list(inputs.others) or None
+        if inputs.scratch is not None:
+            given["scratch"] = inputs.scratch
+        result: Result = getattr(importlib.import_module(module), function)(
+            inputs.source, options=self.options, progress=progress, **given
+        )
+        return result
 
     def smaller(self, header: Header, memory: int) -> str:
         """Say what a user can do if the work does not fit into this memory."""
@@ -216,21 +167,29 @@ class Job(ABC):
         Raises
         ------
         ArgumentError
-            The job cannot be done in tiles.
+            The job cannot be done in tiles, or not with one of its files.
         """
-        message = f"{self.name}: a picture in tiles is not possible: {self.whole}. Use a smaller picture."
-        raise ArgumentError(message)
+        from glocal.files.images.picture import type_of
+        from glocal.jobs.tiles import Tiles
+
+        if self.whole:
+            message = f"{self.name}: a picture in tiles is not possible: {self.whole}. Use a smaller picture."
+            raise ArgumentError(message)
+        for one in fields(self.files):
+            if getattr(self.files, one.name) != one.default and not one.metadata.get("in_tiles"):
+                flag = one.name.replace("_", "-")
+                raise ArgumentError(f"{self.name}: --{flag} is not possible for a picture in tiles. Leave it out.")
+        plan, told = self.plan(pixels, icc)
+        depth = self.output.depth
+        return Tiles(plan, pixels.dtype if depth == "keep" else type_of(depth), self.cost, told)
+
+    def plan(self, pixels: Pixels, icc: bytes | None) -> tuple[TilePlan, dict[str, Any]]:
+        """Plan the parts of a large picture; also returns what `--json` shows, with the `lines` that are said."""
+        raise NotImplementedError(f"{self.name} has neither `plan` nor `whole`")
 
     def tell(self, result: Any, inputs: Inputs) -> dict[str, Any]:
         """Write further outputs, say what is worth saying, and return what `--json` shows."""
         return {}
-
-
-def said(inputs: Inputs, notes: Sequence[str]) -> tuple[str, ...]:
-    """Say each note with the name of its source."""
-    for note in notes:
-        inputs.say(f"{Path(inputs.source).name}: {note}")
-    return tuple(notes)
 
 
 def _writing(files: Any) -> list[Any]:

@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
-from glocal.apps.speech.options import SpeechOptions
+from glocal.apps.speech.options import AudioOutput, SpeechFiles, SpeechOptions
 from glocal.files.audio.formats import SUFFIXES
 from glocal.jobs.job import Cost, Header, Inputs, Job, said
-from glocal.options import option
 from glocal.progress import Callback, Meter
-
-if TYPE_CHECKING:
-    from glocal.apps.speech.speech import SpeechResult
-
-
-@dataclass(frozen=True)
-class SpeechFiles:
-    """Further files of a denoised recording."""
-
-    residual: str | None = option(None, "Write what was removed into this file.", writes="sound")
-    plot: str | None = option(None, "Draw the spectrograms before and after into this picture.", writes="picture")
-
-
-@dataclass(frozen=True)
-class AudioOutput:
-    """How sound is written."""
-
-    subtype: str | None = option(None, "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input.")
 
 
 @dataclass(frozen=True)
@@ -38,6 +19,7 @@ class SpeechJob(Job):
     """
 
     name: ClassVar[str] = "speech"
+    call: ClassVar[str] = "glocal.apps.speech.speech:denoise_speech"
     arguments: ClassVar[str] = "Recordings, folders or patterns; - is the standard input."
     Options: ClassVar[Any] = SpeechOptions
     Files: ClassVar[Any] = SpeechFiles
@@ -69,12 +51,6 @@ class SpeechJob(Job):
         seconds = info.seconds or 0.0
         size = f"{seconds:.1f} s, {info.rate} Hz, {info.channels} channel{'s' * (info.channels > 1)}"
         return Cost(size, memory=(400 + 20 * info.channels) << 20, seconds=3 + 0.1 * seconds)
-
-    def run(self, inputs: Inputs, progress: Callback | None = None) -> SpeechResult:
-        """One recording in memory; from file to file, `run_file` takes less."""
-        from glocal.apps.speech.speech import denoise_speech
-
-        return denoise_speech(inputs.source, options=self.options, progress=progress)
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
         """One recording from file to file, block by block."""

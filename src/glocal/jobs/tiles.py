@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glocal.files.images.picture import Array
+from glocal.files.images.picture import Array, to_type
+from glocal.jobs.inputs import Cost, Header
 
 Place = tuple[int, int, int, int]
 """A rectangle of pixels: top, bottom, left, right; the last row and column are not part of it."""
@@ -28,27 +29,58 @@ class Pixels(Protocol):
     def __getitem__(self, place: Any) -> Array: ...
 
 
+class TilePlan(Protocol):
+    """What an app decided for a whole picture. It can be pickled."""
+
+    @property
+    def halo(self) -> int | None:
+        """How many pixels around a part are read with it."""
+
+    def most_pixels(self, memory: int) -> int:
+        """Return the size of the largest part that fits into this memory."""
+
+    def part(self, pixels: Pixels, place: Place) -> Array:
+        """Compute one rectangle (h', w', c). The result does not depend on how the picture is cut."""
+
+
 @dataclass(frozen=True)
 class Tiles:
     """Everything that is decided once for the whole picture. It can be pickled.
 
     Attributes
     ----------
-    compute
-        `compute(pixels, place, memory)` returns one rectangle of the result (h', w', c), in `dtype`. The result does not
-        depend on how the picture is cut.
+    plan
+        Computes any part of the result.
     dtype
         The type of a value of the result.
-    memory
-        Bytes that a tile of so many pixels needs at least: `memory(pixels)`.
-    pixel_seconds
-        Estimated seconds for a pixel.
+    job_cost
+        The method `cost` of the job.
     told
         What `--json` tells.
     """
 
-    compute: Callable[[Pixels, Place, int], Array]
+    plan: TilePlan
     dtype: np.dtype[Any]
-    memory: Callable[[int], int]
-    pixel_seconds: float
+    job_cost: Callable[[Header], Cost]
     told: dict[str, Any] = field(default_factory=dict)
+
+    def compute(self, pixels: Pixels, place: Place, memory: int) -> Array:
+        """Compute one rectangle of the result (h', w', c), in bands of rows that fit into the memory."""
+        top, bottom, left, right = place
+        around = 2 * (self.plan.halo or 0)
+        rows = max(64, (self.plan.most_pixels(memory) // (right - left + around) - around) // 16 * 16)
+        parts = [
+            to_type(self.plan.part(pixels, (first, min(bottom, first + rows), left, right)), self.dtype)
+            for first in range(top, bottom, rows)
+        ]
+        return np.concatenate(parts)
+
+    def cost(self, side: int) -> Cost:
+        """Estimate the least memory and the time of a tile; the time of the start is not counted for each tile."""
+        tile, start = (self.job_cost(Header((length, length))) for length in (side, 1))
+        return Cost(
+            tile.size,
+            memory=tile.least or tile.memory,
+            seconds=(tile.seconds or 0.0) - (start.seconds or 0.0),
+            smaller="a smaller --tile",
+        )

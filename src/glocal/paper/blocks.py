@@ -34,7 +34,7 @@ class Plate:
     dark
         The same picture for a dark page (plots only).
     crisp
-        Keep pixels square and lossless: diagrams, filters, plots. Photos are embedded as JPEG.
+        Keep pixels square and lossless: diagrams, filters, plots. Photos are embedded as lossy WebP.
     sound
         A WAV file to listen to below it.
     """

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from glocal.errors import ArgumentError
+from glocal.options import option
 
 PARTS = ("style", "color", "image", "speech")
 
@@ -64,19 +65,13 @@ def parse_parts(text: str) -> tuple[str, ...]:
 class ReproduceOptions:
     """What to run again. Section 2 of the paper is always there; it takes seconds."""
 
-    only: str = field(default=",".join(PARTS), metadata={"help": "Parts, separated by commas.", "metavar": "PART,..."})
-    quick: bool = field(default=False, metadata={"help": "Small pictures, shipped weights and samples (the default)."})
-    full: bool = field(default=False, metadata={"help": "The paper's sizes; trains every network (needs --data)."})
-    stored: bool = field(
-        default=False,
-        metadata={"help": "With --full: do not train, use the shipped networks and their stored trainings."},
-    )
-    data: Path | None = field(
-        default=None,
-        metadata={"help": "Folder with training data, paintings and photo pairs; see docs/reproduce.md."},
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of everything random."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace a report that is there."})
+    only: str = option(",".join(PARTS), "Parts, separated by commas.", metavar="PART,...")
+    quick: bool = option(False, "Small pictures, shipped weights and samples (the default).")
+    full: bool = option(False, "The paper's sizes; trains every network (needs --data).")
+    stored: bool = option(False, "With --full: do not train, use the shipped networks and their stored trainings.")
+    data: Path | None = option(None, "Folder with training data, paintings and photo pairs; see docs/reproduce.md.")
+    seed: int = option(0, "Seed of everything random.")
+    overwrite: bool = option(False, "Replace a report that is there.")
 
     def __post_init__(self) -> None:
         parse_parts(self.only)

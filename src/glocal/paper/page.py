@@ -7,12 +7,13 @@ import io
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from glocal.paper.blocks import Array, Block, Figure, Section, sources_of
 
-JPEG_QUALITY = 88
+QUALITY = 60  # half the size of a JPEG; the folder `png` has every picture as it was computed
 _MARKS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -32,7 +33,7 @@ def render(title: str, lead: Sequence[Block], sections: Sequence[Section]) -> st
     -------
     str
         HTML 5 without scripts, links to other files, or anything from the network. Size: about that of the pictures
-        as JPEG, times 4/3.
+        as WebP, times 4/3.
 
     Examples
     --------
@@ -53,23 +54,26 @@ def render(title: str, lead: Sequence[Block], sections: Sequence[Section]) -> st
     return page.render(title=title, lead=lead, sections=sections) + "\n"
 
 
-def encode(pixels: Array, *, lossless: bool) -> tuple[str, bytes]:
-    """Return the media type and the bytes of a picture: PNG, or JPEG where that is allowed."""
+def embedded(pixels: Array, lossless: bool) -> str:
+    """Return a picture as a `data:` address, in WebP.
+
+    A picture that should stay `lossless`, such as a plot, is lossy only if that makes it much smaller: text and lines
+    compress well, noise does not.
+    """
+    data = _webp(pixels, quality=QUALITY)
+    if lossless:
+        exact = _webp(pixels, lossless=True)
+        if len(exact) <= 2 * len(data):
+            data = exact
+    return f"data:image/webp;base64,{base64.b64encode(data).decode()}"
+
+
+def _webp(pixels: Array, **settings: Any) -> bytes:
     from PIL import Image
 
     buffer = io.BytesIO()
-    image = Image.fromarray(pixels)
-    if lossless:
-        image.save(buffer, "PNG")
-        return "image/png", buffer.getvalue()
-    image.save(buffer, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    return "image/jpeg", buffer.getvalue()
-
-
-def embedded(pixels: Array, lossless: bool) -> str:
-    """Return a picture as a `data:` address."""
-    kind, data = encode(pixels, lossless=lossless)
-    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
+    Image.fromarray(pixels).save(buffer, "WEBP", method=4, **settings)
+    return buffer.getvalue()
 
 
 def rows_of(blocks: Sequence[Block]) -> list[dict[str, object]]:

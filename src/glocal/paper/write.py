@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,8 @@ from typing import Any
 
 from glocal.atomic import output_error, write_whole
 from glocal.errors import ArgumentError, OutputError
-from glocal.paper.blocks import Block, Figure, Plate, Section, numbers_of
-from glocal.paper.page import encode, render
+from glocal.paper.blocks import Array, Block, Figure, Plate, Section, numbers_of
+from glocal.paper.page import render
 from glocal.paper.source import as_record
 
 PAGE = "index.html"
@@ -51,7 +52,7 @@ def write_report(
             place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise output_error(folder, error) from error
-    pictures = tuple(_store(png / f"{plate.name}.png", encode(plate.pixels, lossless=True)[1]) for plate in plates)
+    pictures = tuple(_store(png / f"{plate.name}.png", _png(plate.pixels)) for plate in plates)
     files = tuple(_store(records / f"{section.name}.json", _record(section)) for section in sections)
     text = render(title, lead, sections).encode()
     with write_whole(page, overwrite=True) as temporary:  # last and whole: where there is a page, everything is there
@@ -77,6 +78,14 @@ def _plates(blocks: Sequence[Block]) -> Iterator[Plate]:
     for block in blocks:
         if isinstance(block, Figure):
             yield from (plate for plate in block.plates if plate is not None)
+
+
+def _png(pixels: Array) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _record(section: Section) -> bytes:

@@ -13,10 +13,11 @@ from glocal.apps.denoise.image import residual_picture
 from glocal.apps.denoise.models import SHIPPED, levels, load_deep, load_model, save_deep, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
-from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture, parse_sigma
+from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture
 from glocal.apps.denoise.plan import OPPONENT
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.checkpoints import read_index, save_weights
+from glocal.options import parse_level
 
 SHALLOW = [model for model in MODELS if model not in DEEP_MODELS]
 
@@ -366,12 +367,12 @@ def test_messages(image, settings, error, text):
 
 
 def test_noise_levels_as_people_write_them():
-    assert parse_sigma("auto") is None
-    assert parse_sigma("25/255") == pytest.approx(0.098, rel=1e-2)
-    assert parse_sigma("0.1") == 0.1
+    assert parse_level("auto") is None
+    assert parse_level("25/255") == pytest.approx(0.098, rel=1e-2)
+    assert parse_level("0.1") == 0.1
     for text in ("loud", "1/0", ""):
         with pytest.raises(ArgumentError, match=r"is not a noise level. Write auto, 0.1 or 25/255"):
-            parse_sigma(text)
+            parse_level(text)
 
 
 def test_tiny_planes_have_no_estimate():

@@ -159,11 +159,11 @@ def test_messages():
         Architecture("both")
     with pytest.raises(ArgumentError, match=r"`sigma` \(=0\) must be positive"):
         ImageDenoiser(Architecture("none"), sigma=0)
-    with pytest.raises(ArgumentError, match=r"`recipe` \(='deep'\) is unknown. Choose one of pretrain, local"):
+    with pytest.raises(ArgumentError, match=r"`recipe` \(='deep'\) must be one of pretrain, local"):
         TrainOptions("deep")
     with pytest.raises(ArgumentError, match=r"`sigma` \(=-1\) must be positive"):
         TrainOptions(sigma=-1)
-    with pytest.raises(ArgumentError, match=r"`epochs` \(=0\) must be at least 1"):
+    with pytest.raises(ArgumentError, match=r"`epochs` \(=0\) must be a whole number of at least 1"):
         TrainOptions(epochs=0)
-    with pytest.raises(ArgumentError, match=r"`every` \(=0\) must be at least 1"):
+    with pytest.raises(ArgumentError, match=r"`every` \(=0\) must be a whole number of at least 1"):
         TrainOptions(every=0)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.options import DEVICE, Options, option, parse_numbers
+from glocal.options import Options, device_option, option, parse_numbers
 
 Method = Literal["graph", "transport"]
 Mapping = Literal["smooth", "nearest"]
@@ -15,6 +15,8 @@ Luminance = Literal["keep", "match"]
 Weigh = Literal["equal", "pixels"]
 Gamut = Literal["compress", "clip"]
 Protection = Literal["neutrals", "skin"]
+LIBRARIES = 500 << 20  # bytes of torch, the kernels and the code
+PIXEL = 80  # bytes: the file, its encoder and float copies
 
 
 def parse_protect(text: str) -> tuple[str, ...]:
@@ -74,13 +76,8 @@ class ColorOptions(Options):
     iterations: int = option(200, "Maximum number of optimiser steps.", min=1)
     slack: float = option(1.0, "Transport: how often a reference colour may be used. The paper uses 1.", min=1)
     seed: int = option(0, "Seed of the palette and of the random layer.", min=0)
-    device: str = option(
-        "cpu",
-        "Accepted as in the other jobs, but colours are always computed on the CPU.",
-        pattern=DEVICE,
-        must="be cpu, cuda or cuda:N",
-        remedy="Use cpu.",
-        no_flag=True,
+    device: str = device_option(
+        "Accepted as in the other jobs, but colours are always computed on the CPU.", no_flag=True
     )
     degree: int = option(10, "Number of neighbours of a palette entry in the graph.", min=1, hidden=True)
     maps: int = option(100, "Number of random feature maps.", min=1, hidden=True)
@@ -92,3 +89,22 @@ class ColorOptions(Options):
         _check_protect(self.protect)
         super().__post_init__()
         object.__setattr__(self, "lambdas", tuple(float(value) for value in self.lambdas))
+
+
+@dataclass(frozen=True)
+class ColorFiles:
+    """Further files of a colour transfer."""
+
+    reference: tuple[str, ...] = option(
+        (), "Where the colours come from, for many photos; may be given several times.", in_tiles=True
+    )
+    map: str | None = option(
+        None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.", keyword=True, in_tiles=True
+    )
+    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file")
+    mask: str | None = option(None, "A picture that is white where the photo changes.", keyword=True)
+    lut: tuple[str, ...] = option((), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut")
+    lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.")
+    palette_out: str | None = option(
+        None, "Draw the palettes and the move of every colour into a picture.", writes="picture"
+    )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
-from glocal.apps.color.options import ColorOptions
+from glocal.apps.color.options import LIBRARIES, PIXEL, ColorOptions
 from glocal.apps.color.recolor import SAMPLE, Look, applied, fit, loaded, weighed
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
@@ -57,10 +58,24 @@ def look_for(
     return found.map, found.notes
 
 
-def recolored(pixels: Array, look: Look, *, icc: bytes | None = None, depth: str = "keep") -> Array:
-    """Apply a function of colours to a part (h', w', 3) of a picture, in its own profile and depth."""
-    part = Picture(pixels, icc=icc)
-    return from_srgb(part, applied(look, torch.from_numpy(to_srgb(part))).numpy(), depth=depth).pixels
+@dataclass(frozen=True)
+class ColorPlan:
+    """How one large picture is recoloured: a function of colours, the picture's profile, and the depth of the result."""
+
+    look: Look
+    icc: bytes | None = None
+    depth: str = "keep"
+    halo: ClassVar[int] = 0
+
+    def most_pixels(self, memory: int) -> int:
+        """Return the size of the largest part that fits into this memory, or 1."""
+        return max(1, (memory - LIBRARIES) // PIXEL)
+
+    def part(self, pixels: Any, place: tuple[int, int, int, int]) -> Array:
+        """Recolour a part (h', w', 3) of the picture, in its own profile."""
+        top, bottom, left, right = place
+        part = Picture(pixels[top:bottom, left:right], icc=self.icc)
+        return from_srgb(part, applied(self.look, torch.from_numpy(to_srgb(part))).numpy(), depth=self.depth).pixels
 
 
 def _sampled(pixels: Any) -> Array:

@@ -39,3 +39,11 @@ def part_pixels(model: str, memory: int | None) -> int | None:
 def seconds_for(size: tuple[int, int], model: str) -> float:
     """Estimate the seconds for a picture of this height and width: a few seconds per megapixel."""
     return 3 + (1e-5 if model in _DEEP else 4e-6) * size[0] * size[1]
+
+
+def parts_text(size: tuple[int, int], model: str) -> str:
+    """Say in how many parts a picture of this height and width is computed."""
+    height, width = size
+    if model in _DEEP:
+        return f"{1 if height * width <= 1 << 21 else -(-height // 1160) * -(-width // 1160)} tile(s)"
+    return f"{-(-height // max(32, (1 << 19) // width))} band(s)"

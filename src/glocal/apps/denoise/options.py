@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.options import DEVICE, Options, option
+from glocal.options import Options, device_option, fraction_option, option, parse_level, unused_seed
 
 PAPER_SIGMA = 0.07
 Device = Literal["cpu", "cuda"]
@@ -79,64 +79,47 @@ DEEP_MODELS = ("small", "large", "photo")
 MODELS = ("local", "nonlocal", "wide", *DEEP_MODELS)
 
 
-def parse_sigma(text: str) -> float | None:
-    """Parse a noise level: "auto", "0.1" or "25/255".
-
-    >>> parse_sigma("auto"), parse_sigma("51/255")
-    (None, 0.2)
-    """
-    if text == "auto":
-        return None
-    top, _, bottom = text.partition("/")
-    try:
-        return float(top) / float(bottom or "1")
-    except (ValueError, ZeroDivisionError) as error:
-        message = f"`{text}` is not a noise level. Write auto, 0.1 or 25/255."
-        raise ArgumentError(message) from error
-
-
 def _parse_level(text: str) -> float:
-    level = parse_sigma(text)
+    level = parse_level(text)
     if level is None:
         message = "`auto` cannot be used here. Write 0.07 or 25/255."
         raise ArgumentError(message)
     return level
 
 
+def _sigma_option() -> Any:
+    return option(
+        PAPER_SIGMA,
+        "Noise in units of [0, 1], such as 25/255.",
+        above=0,
+        max=10,
+        must="be positive, in units of [0, 1]",
+        remedy="The paper uses 0.07.",
+        parse=_parse_level,
+    )
+
+
 @dataclass(frozen=True)
-class TrainOptions:
+class TrainOptions(Options):
     """One training: its recipe, noise level, seed and the interval of validation."""
 
-    recipe: str = field(default="nonlocal", metadata={"help": f"One of {', '.join(RECIPES)}."})
-    sigma: float = field(
-        default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
-    )
-    seed: int = field(default=0, metadata={"help": "Seed of the initial parameters, the order and the noise."})
-    epochs: int | None = field(default=None, metadata={"help": "Replaces the recipe's number, for trials."})
-    batch: int = field(default=1, metadata={"help": "Photos of a step.", "no_flag": True})
-    every: int = field(default=100, metadata={"help": "Steps between validations, log lines and checkpoints."})
-    device: Wanted = field(default="auto", metadata={"help": "auto uses CUDA if it is available."})
+    call: ClassVar[str] = "train image"
 
-    def __post_init__(self) -> None:
-        if self.recipe not in RECIPES:
-            message = f"TrainOptions: `recipe` (={self.recipe!r}) is unknown. Choose one of {', '.join(RECIPES)}."
-            raise ArgumentError(message)
-        if not 0 < self.sigma < 10:
-            message = (
-                f"TrainOptions: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. The paper uses 0.07."
-            )
-            raise ArgumentError(message)
-        if self.epochs is not None and self.epochs < 1:
-            message = (
-                f"TrainOptions: `epochs` (={self.epochs}) must be at least 1. Leave it out for the paper's number."
-            )
-            raise ArgumentError(message)
-        if self.batch < 1:
-            message = f"TrainOptions: `batch` (={self.batch}) must be at least 1. The paper uses 1."
-            raise ArgumentError(message)
-        if self.every < 1:
-            message = f"TrainOptions: `every` (={self.every}) must be at least 1. Use 100 steps."
-            raise ArgumentError(message)
+    recipe: str = option(
+        "nonlocal",
+        f"One of {', '.join(RECIPES)}.",
+        words=tuple(RECIPES),
+        must=f"be one of {', '.join(RECIPES)}",
+        remedy="The paper's network is nonlocal.",
+    )
+    sigma: float = _sigma_option()
+    seed: int = option(0, "Seed of the initial parameters, the order and the noise.", min=0)
+    epochs: int | None = option(
+        None, "Replaces the recipe's number, for trials.", min=1, remedy="Leave it out for the paper's number."
+    )
+    batch: int = option(1, "Photos of a step.", min=1, remedy="The paper uses 1.", no_flag=True)
+    every: int = option(100, "Steps between validations, log lines and checkpoints.", min=1, remedy="Use 100 steps.")
+    device: Wanted = option("auto", "auto uses CUDA if it is available.")
 
 
 @dataclass(frozen=True)
@@ -172,33 +155,26 @@ class DeepTrainOptions(Options):
 
 
 @dataclass(frozen=True)
-class DataOptions:
+class DataOptions(Options):
     """The photos that a training or an evaluation uses."""
 
-    test: int = field(default=150, metadata={"help": "Photos for testing, drawn at random from a folder.", "min": 1})
-    validation: int = field(default=15, metadata={"help": "Photos for validation, drawn from the rest.", "min": 1})
-    split_seed: int = field(default=0, metadata={"help": "Seed of that draw."})
-    crops: tuple[str, ...] = field(
-        default=(), metadata={"help": "Folder whose pictures are added for training as 128 x 128 corners, unscaled."}
-    )
-    prepared: str | None = field(default=None, metadata={"help": "Keep the prepared photos in this .npz file."})
+    call: ClassVar[str] = "photos"
+
+    test: int = option(150, "Photos for testing, drawn at random from a folder.", min=1)
+    validation: int = option(15, "Photos for validation, drawn from the rest.", min=1)
+    split_seed: int = option(0, "Seed of that draw.")
+    crops: tuple[str, ...] = option((), "Folder whose pictures are added for training as 128 x 128 corners, unscaled.")
+    prepared: str | None = option(None, "Keep the prepared photos in this .npz file.")
 
 
 @dataclass(frozen=True)
-class EvalOptions:
+class EvalOptions(Options):
     """The networks to evaluate and the noise level."""
 
-    sigma: float = field(
-        default=PAPER_SIGMA, metadata={"help": "Noise in units of [0, 1], such as 25/255.", "parse": _parse_level}
-    )
-    runs: tuple[str, ...] = field(
-        default=(), metadata={"help": "A folder that `glocal train image` wrote; once for each seed."}
-    )
+    call: ClassVar[str] = "eval"
 
-    def __post_init__(self) -> None:
-        if not 0 < self.sigma < 10:
-            message = f"eval: `sigma` (={self.sigma}) must be positive, in units of [0, 1]. The paper uses 0.07."
-            raise ArgumentError(message)
+    sigma: float = _sigma_option()
+    runs: tuple[str, ...] = option((), "A folder that `glocal train image` wrote; once for each seed.")
 
 
 @dataclass(frozen=True)
@@ -214,7 +190,7 @@ class DenoiseOptions(Options):
         max=10,
         must="be positive, in units of [0, 1]",
         remedy="Write 25/255 for 25 of 255, or leave it out to estimate it.",
-        parse=parse_sigma,
+        parse=parse_level,
         metavar="<auto|number>",
     )
     model: str = option(
@@ -224,16 +200,12 @@ class DenoiseOptions(Options):
         known=("auto", *MODELS),
         suffix=".safetensors",
     )
-    strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
-    luma: float = option(
-        1.0, "Fraction of the brightness noise to remove.", min=0, max=1, remedy="Use 1 for all of it."
-    )
-    chroma: float = option(1.0, "Fraction of the colour noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
-    grain: float | None = option(
-        None,
+    strength: float = fraction_option("Fraction of the noise to remove.")
+    luma: float = fraction_option("Fraction of the brightness noise to remove.")
+    chroma: float = fraction_option("Fraction of the colour noise to remove.")
+    grain: float | None = fraction_option(
         "Fraction of the finest brightness noise to leave. Default: 0.1 with the model photo, otherwise 0.",
-        min=0,
-        max=1,
+        default=None,
         remedy="Use 0 for none.",
     )
     search_radius: int | None = option(
@@ -242,16 +214,21 @@ class DenoiseOptions(Options):
         min=3,
         remedy="Use 10.",
     )
-    device: str = option(
-        "cpu",
-        "Where to compute.",
-        known=("cpu", "cuda"),
-        metavar="<cpu|cuda>",
-        pattern=DEVICE,
-        must="be cpu, cuda or cuda:N",
-        remedy="Use cpu.",
+    device: str = device_option()
+    seed: int = unused_seed()
+
+
+@dataclass(frozen=True)
+class DenoiseFiles:
+    """Further files of a denoised picture."""
+
+    mask: str | None = option(None, "Denoise only where this picture is white; gray is soft.", keyword=True)
+    noise_profile: str | None = option(
+        None, "Measure the noise on this photo of a flat area, taken with the same camera and settings.", keyword=True
     )
-    seed: int = option(0, "Accepted as in the other jobs, but nothing is random here.", min=0, no_flag=True)
+    residual: str | None = option(
+        None, "Also write what was removed, magnified around middle gray, to this picture.", writes="picture"
+    )
 
 
 def chain(recipe: str) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from glocal.apps.denoise.bands import (
 )
 from glocal.apps.denoise.calibration import Calibrated, calibrated
 from glocal.apps.denoise.choice import Noise, choose, measure
+from glocal.apps.denoise.cost import part_pixels
 from glocal.apps.denoise.deep import DeepDenoiser
 from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.options import DenoiseOptions
@@ -145,6 +146,14 @@ class Plan:
             weight = cover[:, :, None]
             result = np.where(weight == 0, values, values + weight * (result - values))
         return result
+
+    def most_pixels(self, memory: int) -> int:
+        """Return the size of the largest part that fits into this memory."""
+        return part_pixels(self.options.model, memory) or 0
+
+    def part(self, pixels: Any, place: tuple[int, int, int, int]) -> Array:
+        """Compute the rectangle `place` (top, bottom, left, right) of the result; see `denoised`."""
+        return self.denoised(pixels, Window(*place))
 
     @property
     def _grain(self) -> float:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.options import DEVICE, Options, option
+from glocal.options import Options, device_option, fraction_option, option, parse_level, unused_seed
 
 MODELS = ("auto", "voice", "frames", "nonlocal", "local")
 Model = Literal["voice", "frames", "nonlocal", "local"]
-
-
-def parse_sigma(text: str) -> float | None:
-    """Parse `auto` or a number, for the flag.
-
-    >>> parse_sigma("auto"), parse_sigma("0.1")
-    (None, 0.1)
-    """
-    return None if text.lower() == "auto" else float(text)
 
 
 @dataclass(frozen=True)
@@ -40,10 +31,10 @@ class SpeechOptions(Options):
         min=0,
         must="be finite and not negative",
         remedy="Leave it out to estimate it.",
-        parse=parse_sigma,
+        parse=parse_level,
         metavar="NUMBER|auto",
     )
-    strength: float = option(1.0, "Fraction of the noise to remove.", min=0, max=1, remedy="Use 1 for all of it.")
+    strength: float = fraction_option("Fraction of the noise to remove.")
     keep_ambience: float | None = option(
         None,
         "Leave a natural floor: nothing falls more than so many decibels below the input, at any time and frequency.",
@@ -55,15 +46,10 @@ class SpeechOptions(Options):
     weights: str | None = option(
         None, "A file of `glocal train speech` for this model instead of the weights that ship; --model takes it too."
     )
-    device: str = option(
-        "cpu",
-        "Accepted as in the other jobs, but speech is always computed on the CPU.",
-        pattern=DEVICE,
-        must="be cpu, cuda or cuda:N",
-        remedy="Use cpu.",
-        no_flag=True,
+    device: str = device_option(
+        "Accepted as in the other jobs, but speech is always computed on the CPU.", no_flag=True
     )
-    seed: int = option(0, "Accepted as in the other jobs, but nothing is random here.", min=0, no_flag=True)
+    seed: int = unused_seed()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -88,23 +74,39 @@ class SpeechOptions(Options):
 
 
 @dataclass(frozen=True)
-class SpeechTraining:
+class SpeechFiles:
+    """Further files of a denoised recording."""
+
+    residual: str | None = option(None, "Write what was removed into this file.", writes="sound")
+    plot: str | None = option(None, "Draw the spectrograms before and after into this picture.", writes="picture")
+
+
+@dataclass(frozen=True)
+class AudioOutput:
+    """How sound is written."""
+
+    subtype: str | None = option(None, "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input.")
+
+
+@dataclass(frozen=True)
+class SpeechTraining(Options):
     """The options of `glocal train speech`."""
 
-    model: Model = field(default="nonlocal", metadata={"help": "Which network to train."})
-    seed: int = field(default=0, metadata={"help": "Seed of filters, order and noise.", "min": 0})
-    steps: int | None = field(
-        default=None,
-        metadata={"help": "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 16,600 for voice.", "min": 1},
+    call: ClassVar[str] = "train speech"
+
+    model: Model = option("nonlocal", "Which network to train.")
+    seed: int = option(0, "Seed of filters, order and noise.", min=0)
+    steps: int | None = option(
+        None, "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 16,600 for voice.", min=1
     )
-    every: int = field(default=100, metadata={"help": "Steps between two validations.", "min": 1})
-    start: str | None = field(
-        default=None,
-        metadata={"help": "voice only: the weights to start from, a .safetensors file, or speech-voice as shipped."},
+    every: int = option(100, "Steps between two validations.", min=1)
+    start: str | None = option(
+        None, "voice only: the weights to start from, a .safetensors file, or speech-voice as shipped."
     )
-    device: str = field(default="cpu", metadata={"help": "cpu or cuda."})
+    device: str = device_option("cpu or cuda.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.start is not None and self.model != "voice":
             message = (
                 f"train speech: `start` (={self.start!r}) is not used by the model {self.model!r}. "
@@ -114,15 +116,16 @@ class SpeechTraining:
 
 
 @dataclass(frozen=True)
-class SpeechEvaluation:
+class SpeechEvaluation(Options):
     """The options of `glocal eval speech`."""
 
-    table: Literal["paper", "levels", "all"] = field(
-        default="paper",
-        metadata={"help": "The paper's table; SI-SDR at -5 to 15 dB; or all methods and measures at sigma 0.12."},
+    call: ClassVar[str] = "eval speech"
+
+    table: Literal["paper", "levels", "all"] = option(
+        "paper", "The paper's table; SI-SDR at -5 to 15 dB; or all methods and measures at sigma 0.12."
     )
-    runs: tuple[str, ...] = field(
-        default=(), metadata={"help": "A folder of `glocal train speech`; give one for each seed. Default: as shipped."}
+    runs: tuple[str, ...] = option(
+        (), "A folder of `glocal train speech`; give one for each seed. Default: as shipped."
     )
-    clips: int | None = field(default=None, metadata={"help": "Use only this many test clips.", "min": 1})
-    seed: int = field(default=0, metadata={"help": "Draws the noise.", "min": 0})
+    clips: int | None = option(None, "Use only this many test clips.", min=1)
+    seed: int = option(0, "Draws the noise.", min=0)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from glocal.apps.style.options import StyleFiles
 from glocal.apps.style.solve import HISTORY, Checkpoint
 from glocal.atomic import write_whole
 from glocal.color_space import rgb_from_lab
@@ -117,12 +118,21 @@ class Keeper:
 
     A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on. Each kind of file
     takes a twentieth of the time at most.
+
+    recipe : of the run; a checkpoint of another one is refused.
+    files : says which files are wanted, and whether to `resume`.
+    target : the output of the run, or None.
+    say : gets messages for people.
+    begun : the checkpoint from which the run continues, or None.
     """
 
     def __init__(
-        self, recipe: dict[str, Any], preview: str | None, checkpoint: Path | None, say: Callable[[str], None]
+        self, recipe: dict[str, Any], files: StyleFiles, target: Path | None, say: Callable[[str], None]
     ) -> None:
-        self.recipe, self.preview, self.checkpoint, self.say = recipe, preview, checkpoint, say
+        beside = None if target is None else checkpoint_path(target)
+        self.begun = load_checkpoint(beside, recipe) if files.resume and beside is not None else None
+        self.recipe, self.preview, self.say = recipe, files.preview, say
+        self.checkpoint = beside if files.checkpoints else None
         self._next = {"preview": 0.0, "checkpoint": 0.0}
 
     def keep(self, now: Progress, *, stopping: bool) -> None:

@@ -9,6 +9,17 @@ import numpy as np
 import torch
 
 from glocal.apps.style.levels import resized
+from glocal.files.images.colors import to_srgb
+from glocal.files.images.kinds import ImageLike, as_picture
+from glocal.files.images.picture import Picture
+
+
+def compared(
+    photo: Picture, paintings: Sequence[ImageLike], result: np.ndarray[Any, Any], labels: Sequence[str]
+) -> np.ndarray[Any, Any]:
+    """Join a photo, its paintings and the result (h, w, 3), each with a label below; see `side_by_side`."""
+    read = [as_picture(one, call="stylize", name="painting") for one in paintings]
+    return side_by_side([*(to_srgb(one) for one in (photo, *read)), result], labels=labels)
 
 
 def side_by_side(

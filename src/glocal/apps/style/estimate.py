@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glocal.apps.style.options import StyleOptions
 
@@ -13,7 +13,7 @@ _GIGAFLOPS = 85.0  # arithmetic of the networks on one core
 _SECONDS_A_PIXEL = 2e-7  # everything else in an iteration, on one core
 _SECONDS_A_START = 12e-6  # graphs, Gram matrices and balance, for each pixel of a level
 _SECONDS_A_STEP = 3e-3  # an iteration on a very small picture
-
+_LEAST_SIZE = 64  # a smaller picture is no use
 
 # The preset `patches`
 SEARCHED = 384  # levels of up to this many pixels search the whole painting
@@ -78,6 +78,21 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     sizes = [n / 4 ** (levels - 1 - k) for k in range(levels)]
     work = sum(iterations_at(options, k) * step_seconds(size, options) for k, size in enumerate(sizes))
     return Cost(memory, 2 + work + _SECONDS_A_START * sum(sizes), shape, levels)
+
+
+def largest_size(photo: tuple[int, int], paintings: list[tuple[int, int]], options: StyleOptions, memory: int) -> int:
+    """Return the largest `size` whose run takes at most this memory; 0 if it is below 64 pixels or not below the asked one."""
+
+    def fits(size: int) -> bool:
+        return cost(photo, paintings, replace(options, size=size)).memory <= memory
+
+    low, high = _LEAST_SIZE, max(shape_of(photo, options.size))
+    if high <= low or not fits(low):
+        return 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _cost_of_pieces(

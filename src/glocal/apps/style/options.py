@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
 from glocal.errors import ArgumentError
-from glocal.options import DEVICE, Options, option
+from glocal.options import Options, device_option, option, parse_numbers
 
 Preset = Literal["painterly", "patches", "brush", "bold", "paper"]
 _REMEDY = "Leave it out for the preset's."
@@ -79,21 +79,9 @@ class StyleOptions(Options):
     )
     networks: Literal["both", "local", "nonlocal"] = option("both", "Figure 2 of the paper uses nonlocal.")
     seed: int = option(0, "Seed of the filters and of the noise.", min=0, max=2**63 - 1, remedy=_REMEDY)
-    device: str = option(
-        "cpu",
-        "Where to compute. Devices round differently, so their pictures differ a little.",
-        known=("cpu", "cuda"),
-        metavar="<cpu|cuda>",
-        pattern=DEVICE,
-        must="be cpu, cuda or cuda:N",
-        remedy="Use cpu.",
-    )
-    method: Literal["networks", "patches"] = field(
-        default="networks",
-        metadata={
-            "help": "networks minimises equation 10; patches joins pieces of the painting.",
-            "hidden": True,
-        },
+    device: str = device_option("Where to compute. Devices round differently, so their pictures differ a little.")
+    method: Literal["networks", "patches"] = option(
+        "networks", "networks minimises equation 10; patches joins pieces of the painting.", hidden=True
     )
     maps: int = _tuned(50, "Number of maps of each network.", min=1, max=4096)
     filters: tuple[tuple[int, int], ...] = _tuned(((5, 1),), "(side, dilation) of the filters of each local network.")
@@ -108,21 +96,17 @@ class StyleOptions(Options):
         min=0,
         max=1,
     )
-    colors: Literal["plain", "centred", "white"] = field(
-        default="plain",
-        metadata={
-            "help": "The colours for the networks: Lab / 100, the same minus the painting's mean, or also decorrelated.",
-            "hidden": True,
-        },
+    colors: Literal["plain", "centred", "white"] = option(
+        "plain",
+        "The colours for the networks: Lab / 100, the same minus the painting's mean, or also decorrelated.",
+        hidden=True,
     )
-    balance: Literal["once", "gradient", "relative"] = field(
-        default="once",
-        metadata={
-            "help": "once is the paper's rule: the largest gradient entry of each network is 1 at the start of the run, for Gram "
-            "matrices that are sums over the pixels. gradient makes it 1 at the start of every level. "
-            "relative divides each Gram distance by the painting's own norm.",
-            "hidden": True,
-        },
+    balance: Literal["once", "gradient", "relative"] = option(
+        "once",
+        "once is the paper's rule: the largest gradient entry of each network is 1 at the start of the run, for Gram "
+        "matrices that are sums over the pixels. gradient makes it 1 at the start of every level. "
+        "relative divides each Gram distance by the painting's own norm.",
+        hidden=True,
     )
     coarsest: int = _tuned(32, "Longer side of the first level; each level doubles it.", min=8, max=65536)
     ease: float = _tuned(1.0, "Each level has this fraction of the iterations of the level before.", min=0.01, max=1)
@@ -233,3 +217,24 @@ def _check_unused(given: Mapping[str, Any]) -> None:
                 "Leave it out, or choose another preset."
             )
             raise ArgumentError(message)
+
+
+@dataclass(frozen=True)
+class StyleFiles:
+    """Further files of a style transfer."""
+
+    painting: tuple[str, ...] = option((), "The painting, when many photos are given; may be given several times.")
+    weights: tuple[float, ...] | None = option(
+        None, "How much each painting counts, such as 2,1.", parse=parse_numbers, metavar="<list>"
+    )
+    mask: str | None = option(None, "Stylise only where this picture is white; gray is soft.")
+    regions: tuple[str, ...] = option(
+        (),
+        "PHOTO_MASK=PAINTING_MASK: this part of the photo takes that part of the painting; may be given several times.",
+    )
+    init: str = option("noise", "Start from noise, photo, or a picture file.")
+    preview: str | None = option(None, "A picture that is rewritten during the work.", writes="picture")
+    compare: str | None = option(None, "Also write photo, painting and result side by side.", writes="picture")
+    resume: bool = option(False, "Go on from the checkpoint that an interrupted run left.")
+    checkpoints: bool = option(True, "Keep a checkpoint next to the output during the work.")
+    recipe: str | None = option(None, "Also write the recipe to this JSON file.", writes="file")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glocal.bench.options import BenchOptions
 from glocal.cli.shell.console import Report, RunOptions
+from glocal.options import option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 class BenchOutput:
     """Where the figures go, and what they are taken on."""
 
-    output: Path | None = field(default=None, metadata={"help": "Write rows and machine as JSON.", "short": "-o"})
-    image: Path | None = field(default=None, metadata={"help": "The photo to measure on; a shipped one if not given."})
+    output: Path | None = option(None, "Write rows and machine as JSON.", short="-o")
+    image: Path | None = option(None, "The photo to measure on; a shipped one if not given.")
 
 
 def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.errors import ArgumentError
+from glocal.options import option
 
 
 @dataclass(frozen=True)
 class DenoiseBenchOptions:
     """What is measured, and where the figures go."""
 
-    data: tuple[Path, ...] = field(
-        default=(), metadata={"help": "A folder of pictures, such as Set12; may be given several times."}
+    data: tuple[Path, ...] = option((), "A folder of pictures, such as Set12; may be given several times.")
+    color: bool = option(False, "Keep the colours of the pictures; else they are made gray.")
+    pairs: tuple[Path, ...] = option(
+        (), "A folder of real pairs, A_real.jpg (noisy) and A_mean.jpg; may be given several times."
     )
-    color: bool = field(default=False, metadata={"help": "Keep the colours of the pictures; else they are made gray."})
-    pairs: tuple[Path, ...] = field(
-        default=(),
-        metadata={"help": "A folder of real pairs, A_real.jpg (noisy) and A_mean.jpg; may be given several times."},
-    )
-    methods: tuple[str, ...] = field(
-        default=(), metadata={"help": "Only methods whose names contain this text; may be given several times."}
-    )
-    quick: bool = field(
-        default=False, metadata={"help": "Measure on one of the shipped photos if --data names no folder."}
-    )
-    first: int | None = field(default=None, metadata={"help": "Only the first so many pictures of each folder."})
-    output: Path | None = field(default=None, metadata={"help": "Write the figures as JSON.", "short": "-o"})
+    methods: tuple[str, ...] = option((), "Only methods whose names contain this text; may be given several times.")
+    quick: bool = option(False, "Measure on one of the shipped photos if --data names no folder.")
+    first: int | None = option(None, "Only the first so many pictures of each folder.")
+    output: Path | None = option(None, "Write the figures as JSON.", short="-o")
 
 
 def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:

@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.errors import ArgumentError
+from glocal.options import option
 
 
 @dataclass(frozen=True)
 class SpeechBenchOptions:
     """What is measured, and where the figures go."""
 
-    clean: Path | None = field(default=None, metadata={"help": "A folder of clean recordings."})
-    noisy: Path | None = field(default=None, metadata={"help": "A folder with noisy recordings of the same names."})
-    noise: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "help": "A folder of noises to add instead, or the word white; may be given several times, each is a set."
-        },
+    clean: Path | None = option(None, "A folder of clean recordings.")
+    noisy: Path | None = option(None, "A folder with noisy recordings of the same names.")
+    noise: tuple[str, ...] = option(
+        (), "A folder of noises to add instead, or the word white; may be given several times, each is a set."
     )
-    snr: tuple[float, ...] = field(
-        default=(5.0,),
-        metadata={"help": "Speech to added noise, in decibels; if given several times, the recordings take turns."},
+    snr: tuple[float, ...] = option(
+        (5.0,), "Speech to added noise, in decibels; if given several times, the recordings take turns."
     )
-    clips: int | None = field(default=None, metadata={"help": "Only so many recordings, drawn by the seed.", "min": 1})
-    seed: int = field(default=0, metadata={"help": "Draws recordings and noises.", "min": 0})
-    methods: tuple[str, ...] = field(
-        default=(), metadata={"help": "Only methods whose names contain this text; may be given several times."}
-    )
-    output: Path | None = field(default=None, metadata={"help": "Write the figures as JSON.", "short": "-o"})
+    clips: int | None = option(None, "Only so many recordings, drawn by the seed.", min=1)
+    seed: int = option(0, "Draws recordings and noises.", min=0)
+    methods: tuple[str, ...] = option((), "Only methods whose names contain this text; may be given several times.")
+    output: Path | None = option(None, "Write the figures as JSON.", short="-o")
 
 
 def speech(options: SpeechBenchOptions, run: RunOptions) -> None:

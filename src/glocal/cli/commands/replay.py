@@ -7,7 +7,7 @@ import io
 import shutil
 import tempfile
 import typing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,17 +19,16 @@ from glocal.cli.shell.console import Report, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
 from glocal.jobs.failures import visible
+from glocal.options import option
 
 
 @dataclass(frozen=True)
 class ReplayOptions:
     """Flags of `glocal replay`."""
 
-    inputs: tuple[str, ...] = field(
-        default=(), metadata={"help": "A folder in which the inputs are now. May be given several times."}
-    )
-    output: str | None = field(default=None, metadata={"short": "-o", "help": "Keep the new result under this name."})
-    overwrite: bool = field(default=False, metadata={"help": "Replace that file if it exists."})
+    inputs: tuple[str, ...] = option((), "A folder in which the inputs are now. May be given several times.")
+    output: str | None = option(None, "Keep the new result under this name.", short="-o")
+    overwrite: bool = option(False, "Replace that file if it exists.")
 
 
 def replay(

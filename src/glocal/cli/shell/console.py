@@ -7,10 +7,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 from glocal.jobs.failures import visible
+from glocal.options import option
 from glocal.progress import COMPILE, Meter, Progress, seconds_text
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ Tell = Callable[[float], None]
 class RunOptions:
     """Flags that every command has."""
 
-    json: bool = field(default=False, metadata={"help": "Print the result as JSON on stdout."})
-    quiet: bool = field(default=False, metadata={"help": "No progress and no messages, only results and errors."})
-    debug: bool = field(default=False, metadata={"help": "Show where in the code an error happened."})
+    json: bool = option(False, "Print the result as JSON on stdout.")
+    quiet: bool = option(False, "No progress and no messages, only results and errors.")
+    debug: bool = option(False, "Show where in the code an error happened.")
 
 
 @dataclass(frozen=True)
