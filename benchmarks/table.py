@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
@@ -72,6 +73,25 @@ def graph_controls(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def train_controls(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per graph: the mean PSNR of each seed on each set, and on how many pictures it exceeds fixed neighbours."""
+    sets = list(rows[0]["psnr"])
+    found = {(row["arm"], row["seed"]): row["psnr"] for row in rows}
+    seeds = sorted({row["seed"] for row in rows})
+    lines = [f"| graph | {' | '.join(sets)} | better than fixed |", "|---" * (len(sets) + 2) + "|"]
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        cells = [" / ".join(f"{fmean(found[arm, seed][name]):.3f}" for seed in seeds) for name in sets]
+        pairs = [
+            (mine, fixed)
+            for seed in seeds
+            for name in sets
+            for mine, fixed in zip(found[arm, seed][name], found["fixed", seed][name], strict=True)
+        ]
+        wins = "" if arm == "fixed" else f"{sum(mine > fixed for mine, fixed in pairs)} of {len(pairs)} pictures"
+        lines.append(f"| {arm} | {' | '.join(cells)} | {wins} |")
+    return lines
+
+
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     """One row per variant, one column per measure; rows in the order of `style_variants.py`."""
     names = {
@@ -131,6 +151,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "graph_controls":
         return "\n".join(graph_controls(kept["rows"]))
+    if kept["benchmark"] == "train_controls":
+        return "\n".join(train_controls(kept["rows"]))
     if kept["benchmark"] == "speech":
         return "\n".join(speech(kept["rows"]) + _machine(kept["machine"]))
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]

@@ -3,8 +3,8 @@
     python benchmarks/train_deep.py photos.npz OUT --shape small --channels 1 --seconds 330 --fall 0.35
 
 The number of steps follows from the time: the speed is measured on the first 400 steps. `--resume FOLDER` continues from a trunk
-(OUT/trunk of an earlier run). The files in OUT are `trunk/` (the state before the step size falls), `averaged.npz` (the result, float16)
-and `log.json`.
+(OUT/trunk of an earlier run), `--start FILE` begins a new training with the result of an earlier one. The files in OUT are `trunk/`
+(the state before the step size falls), `averaged.npz` (the result, float16) and `log.json`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from glocal.apps.denoise.deep_recipe import material, validate
 from glocal.apps.denoise.deep_training import Plan, Training
 
 
-def main() -> None:
-    """Read, train, validate, write."""
+def options_of(words: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line, or a list of words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("photos", type=Path)
     parser.add_argument("out", type=Path)
@@ -34,22 +34,33 @@ def main() -> None:
     parser.add_argument("--channels", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=330, help="for the steps, not for reading and validating")
     parser.add_argument("--fall", type=float, default=0.35, help="share of all steps in which the step size falls")
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--side", type=int, default=128, help="of a crop")
     parser.add_argument("--resume", type=Path)
     parser.add_argument("--start", type=Path, help="an averaged.npz with which the training begins")
     parser.add_argument("--pairs", type=int, default=32768, help="pairs of synthetic cameras, for photo")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true", help="list the kernels of five steps and stop")
-    options = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> None:
+    """Read, train, validate, write."""
+    options = options_of()
+    train(options, [PackedPhotos.load(path) for path in (options.photos, *options.more)])
+
+
+def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
+    """Train as the options say."""
     started = time.perf_counter()
     cuda = torch.cuda.is_available()
     torch.backends.cudnn.benchmark = True
     device = "cuda" if cuda else "cpu"
     channels = 3 if options.shape == "photo" else options.channels
-    plan = Plan(steps=10**9, decay=1)
-    if not cuda:
-        plan = replace(plan, batch=2)
+    plan = Plan(steps=10**9, decay=1, rate=options.rate, batch=options.batch, side=options.side)
     stuff = material(
-        [PackedPhotos.load(path) for path in (options.photos, *options.more)],
+        photos,
         model=options.shape,
         channels=channels,
         side=plan.side,
@@ -64,10 +75,7 @@ def main() -> None:
         with np.load(options.start) as file:
             start = {name: torch.from_numpy(array.astype(np.float32)) for name, array in file.items()}
     training = Training(shape, stuff.examples, plan, seed=options.seed, dtype=dtype, start=start)
-    print(
-        f"{stuff.pictures} pictures, {time.perf_counter() - started:.1f} s",
-        flush=True,
-    )
+    print(f"{stuff.pictures} pictures, {time.perf_counter() - started:.1f} s", flush=True)
     if options.resume is not None:
         training.load(options.resume)
     if options.profile:
@@ -86,7 +94,7 @@ def main() -> None:
 
     first, clock = training.done, time.perf_counter()
     training.run(first + (400 if cuda else 2), told=told)
-    speed = (training.done - first) / (time.perf_counter() - clock)
+    speed = (training.done - first) / (time.perf_counter() - clock)  # steps a second
     left = options.seconds - (time.perf_counter() - clock)
     steps = training.done + max(1, int(speed * left))
     training.plan = replace(plan, steps=steps, decay=max(1, int(options.fall * steps)))

@@ -48,6 +48,7 @@ class Camera:
     soft: Tensor  # of the luma
     sharpen: Tensor
     reduce: Tensor  # threshold of the camera's noise reduction, in standard deviations of the noise
+    grain: Tensor  # standard deviation of the blur that separates details, which it weakens, from the rest, in pixels
     quality: Tensor
     halved: Tensor
 
@@ -83,9 +84,10 @@ class Camera:
             read=(0.5 * log_read).exp(),
             exact=uniform(0, 1) < 0.75,
             chroma=sometimes(0.8, uniform(0.3, 2.5)),
-            soft=sometimes(0.6, uniform(0.3, 0.8)),
+            soft=sometimes(0.8, uniform(0.3, 1.0)),
             sharpen=sometimes(0.6, uniform(0.1, 1.0)),
-            reduce=sometimes(0.5, uniform(0.3, 1.5)),
+            reduce=sometimes(0.7, uniform(0.3, 2.5)),
+            grain=uniform(0.8, 2.0),
             quality=torch.where(uniform(0, 1) < 0.1, torch.full_like(quality, 100.0), quality.round()),
             halved=uniform(0, 1) < 0.5,
         )
@@ -189,7 +191,7 @@ def _in_camera(noisy: Tensor, clean: Tensor, camera: Camera) -> tuple[Tensor, Te
     both = torch.einsum("ij,bjhw->bihw", TO_YCC.to(noisy), torch.cat([noisy, clean]))
     colors = _blur(both[:, 1:], camera.chroma.repeat(2))
     light = _blur(both[:, :1], camera.soft.repeat(2))
-    coarse = _blur(light, torch.ones_like(camera.soft).repeat(2))
+    coarse = _blur(light, camera.grain.repeat(2))
     details = light - coarse
     count = len(noisy)
     # Where the noisy photo shows little more than noise, details are weakened; in the clean twin by the same factor.

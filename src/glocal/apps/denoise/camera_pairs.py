@@ -12,8 +12,12 @@ from glocal.apps.denoise.profile import noise_maps, noise_profile
 
 _CHUNK = 64  # photos of one shot
 _WHITE = 0.08  # share of the pairs that have plain white noise instead, as from other sources
+_CLEAN = 0.06  # share of the pairs without noise: what has none should stay as it is
 _GRAY = 0.05
 _RESIZED = 0.4
+# The photos to begin with are enlarged, because the pixels of a camera are softer than those of a reduced photo. These parts of a side
+# become a whole one, in the sharpest and the softest camera.
+_SHARPEST, _SOFTEST = 1.0, 0.3
 _LEVEL = 20 / 255  # the strongest white noise
 
 
@@ -38,9 +42,8 @@ class CameraPairs:
         generator = torch.Generator(device).manual_seed(seed)
         chunks = [_pairs(crops, min(_CHUNK, count - start), generator) for start in range(0, count, _CHUNK)]
         noisy, clean, self.profiles = (torch.cat(parts) for parts in zip(*chunks, strict=True))
-        self.pixels = torch.cat(
-            [noisy, clean], 1
-        )  # (count, 6, side, side) of float16: exact for multiples of 1/255 * 255
+        # (count, 6, side, side) of float16: exact for whole numbers up to 255
+        self.pixels = torch.cat([noisy, clean], 1)
         self.line = torch.arange(self.side, device=device)
 
     def example(self, draws: Tensor, noise: Tensor, sigma: float) -> Example:
@@ -71,9 +74,7 @@ def _pairs(crops: Crops, count: int, generator: torch.Generator) -> tuple[Tensor
 
     photos = crops.batch(uniform(count, 7))
     share, resize, amount = torch.rand(3, generator=_host(generator)).tolist()
-    part = int(
-        side * (0.55 + 0.45 * share)
-    )  # enlarged: the pixels of a camera are softer than those of a reduced photo
+    part = int(side * _SHARPEST * (_SOFTEST / _SHARPEST) ** share)
     sensor = round(side / (0.6 + 0.4 * amount) / 16) * 16 if resize < _RESIZED else side
     photos = photos[:, :, :part, :part]
     if part != sensor:
@@ -82,7 +83,9 @@ def _pairs(crops: Crops, count: int, generator: torch.Generator) -> tuple[Tensor
     noisy, clean = shoot(photos, Camera.draw(count, generator), generator, side=side)
     level = _LEVEL * uniform(count, 1, 1, 1)
     white = (clean + level * torch.randn(clean.shape, device=device, generator=generator)).clamp(0, 1)
-    noisy = torch.where(uniform(count, 1, 1, 1) < _WHITE, (white * 255).round() / 255, noisy)
+    kind = uniform(count, 1, 1, 1)
+    noisy = torch.where(kind < _WHITE, (white * 255).round() / 255, noisy)
+    noisy = torch.where(kind > 1 - _CLEAN, (clean * 255).round() / 255, noisy)
     gray = uniform(count, 1, 1, 1) < _GRAY
     noisy, clean = (torch.where(gray, x.mean(1, keepdim=True), x) for x in (noisy, clean))
     return (noisy * 255).half(), (clean * 255).half(), noise_profile(noisy)

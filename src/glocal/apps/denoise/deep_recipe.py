@@ -26,6 +26,7 @@ Report = Callable[[StepProgress], bool | None] | None
 _PAIR = 1.6  # side of a pair of photos, in sides of a crop
 _BATCH = 32
 _OTHER = (1.0, 0.75)  # scales of photos of unknown source
+_CAMERA_SHARES = {"bsds": 0.3, "imagenet": 0.1, "extra": 0.6}  # mostly photos without grain and JPEG artefacts
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ def material(
         for scale in scales(source)
     ]
     held = photos[0].pictures("validation", channels)
-    shares = {source: SHARES[channels].get(source, 1.0) for source, _ in (*pictures, *held)}
+    usual = _CAMERA_SHARES if camera else SHARES[channels]
+    shares = {source: usual.get(source, 1.0) for source, _ in (*pictures, *held)}
     if not camera:
         crops = Crops(pictures, side=side, shares=shares, device=device)
-        checks = [reduced(p, min(scales(source))) if channels == 3 else p for source, p in held]
-        return Material(crops, checks, len(pictures))
+        return Material(crops, [picture for _, picture in held], len(pictures))
     wide = round(_PAIR * side / 16) * 16
     crops, kept = (Crops(chosen, side=wide, shares=shares, device=device) for chosen in (pictures, held))
     return Material(
