@@ -7,10 +7,12 @@ import torch
 from glocal import stylize
 from glocal.apps.style import pieces
 from glocal.apps.style.estimate import cost
+from glocal.apps.style.finish import bands, finished, joined
 from glocal.apps.style.options import style_options
 from glocal.apps.style.palette import guided, repainted
 from glocal.apps.style.pieces import FORBIDDEN, Source
 from glocal.errors import ArgumentError
+from glocal.graphs.knn import knn_graph
 
 
 def noise(*shape, seed=0):
@@ -82,6 +84,16 @@ def test_the_search_finds_the_piece_and_its_price_moves_it(source):
     assert not bool((pieces.search(wanted, source, 3, dear)[:, 0] == 9 * 24 + 10).any())
 
 
+def test_rows_with_a_price_give_the_same_search(source):
+    """A GPU compares rows of a matrix, the CPU patches of two pictures."""
+    wanted, price = noise(13, 15, 3, seed=5) * 100, noise(20, 24, seed=6) * 4000
+    mine, theirs = pieces._priced(wanted, source, 2, price)
+    rows = knn_graph(mine, source=theirs, k=8).neighbors.long()
+    assert torch.equal(rows, pieces.search(wanted, source, 2, price))
+    free = knn_graph(mine, source=torch.cat([source.rows, torch.zeros(480, 1)], 1), k=8).neighbors.long()
+    assert not torch.equal(rows, free)
+
+
 def test_neighbours_are_continued_if_it_is_worth_it(source):
     match = places_of(source, 2)
     rows = pieces.patches(source.lab * source.channels, 5, 2)
@@ -123,6 +135,40 @@ def test_overuse_is_relative_to_the_mean(source):
     often = pieces.overuse(torch.full((50,), 10 * 24 + 12), source)
     assert often[10, 12] > 2
     assert float(often[0, 0]) == 0
+
+
+def test_the_bands_of_a_picture_give_it_back():
+    image = noise(37, 50, 3)
+    found, rest = bands(image, 2)
+    assert [tuple(band.shape) for band in (*found, rest)] == [(37, 50, 3), (19, 25, 3), (10, 13, 3)]
+    torch.testing.assert_close(joined(found, rest), image)
+
+
+def test_the_last_step_moves_contrast_and_colours_to_the_painting():
+    painting = noise(40, 30, 3, seed=1) * torch.tensor([90.0, 20, 5]) + 10
+    pale = 0.3 * noise(32, 36, 3) * 20 + 30
+    new = finished(pale, [painting], [1.0], (), torch.Generator().manual_seed(0))
+    for c in range(2):  # the third begins close to its goal
+        old, wanted = pale[..., c].std(), painting[..., c].std()
+        assert abs(float(new[..., c].std() - wanted)) < 0.6 * abs(float(old - wanted))
+    assert (new.mean((0, 1)) - (pale.mean((0, 1)) + painting.mean((0, 1))) / 2).abs().max() < 2
+    same = finished(painting, [painting], [1.0], (), torch.Generator().manual_seed(0))
+    torch.testing.assert_close(same, painting, atol=0.2, rtol=0)
+
+
+def test_the_last_step_keeps_to_regions():
+    painting = noise(24, 40, 3, seed=1) * 20
+    painting[:, 20:] += 60
+    left = torch.zeros(24, 40)
+    left[:, :20] = 1
+    new = finished(
+        torch.full((24, 40, 3), 40.0) + noise(24, 40, 3),
+        [painting],
+        [1.0],
+        ((left, (1 - left,)), (1 - left, (left,))),
+        torch.Generator().manual_seed(0),
+    )
+    assert new[:, :18].mean() > 50 > 30 > new[:, 22:].mean()
 
 
 def test_a_painting_painted_with_itself_stays(pictures):

@@ -1,4 +1,7 @@
-"""The photo in the painting's colours: what `patches` aims at. Sliced optimal transport, smoothed along the photo's edges."""
+"""Colours of a painting for another picture: sliced optimal transport, and the photo in the painting's colours.
+
+`patches` aims at the photo in the painting's colours, in which areas stay even.
+"""
 
 from __future__ import annotations
 
@@ -30,23 +33,35 @@ def repainted(
     """
     h, w, _ = photo.shape
     flat = photo.reshape(-1, 3)
-    moved = flat
-    places = torch.linspace(0, 1, _LEVELS).to(flat)
-    for _ in range(_ROUNDS):
-        turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))[0].to(flat)
-        rotated = moved @ turn
-        goals = sum(
-            (
-                weight * _quantiles(p.reshape(-1, 3) @ turn, places)
-                for p, weight in zip(paintings, weights, strict=True)
-            ),
-            torch.zeros(_LEVELS, 3).to(flat),
-        )
-        here = _quantiles(rotated, places)
-        new = torch.stack([_piecewise(rotated[:, c].contiguous(), here[:, c], goals[:, c]) for c in range(3)], 1)
-        moved = moved + (new - rotated) @ turn.T
-    away = (moved - flat).view(h, w, 3)
+    away = (transported(flat, paintings, weights, generator) - flat).view(h, w, 3)
     return photo + guided(away, photo[..., 0], max(1, round(_RADIUS * max(h, w))), _SLOPE)
+
+
+def transported(
+    colors: Tensor, paintings: Sequence[Tensor], weights: Sequence[float], generator: torch.Generator
+) -> Tensor:
+    """Move colours (n, 3) to the distribution of the paintings' colours, (..., 3) each: (n, 3).
+
+    Sliced optimal transport: in random rotations of the colour space, each axis gets the paintings' histogram.
+    Cost: O(n log n).
+    """
+    moved = colors
+    for _ in range(_ROUNDS):
+        turn = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))[0].to(colors)
+        rotated = moved @ turn
+        moved = (
+            moved
+            + (histogram_matched(rotated, [p.reshape(-1, 3) @ turn for p in paintings], weights) - rotated) @ turn.T
+        )
+    return moved
+
+
+def histogram_matched(values: Tensor, goals: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Give each column of (n, 3) the histogram of this column of the goals (m, 3), averaged by quantiles: (n, 3)."""
+    places = torch.linspace(0, 1, _LEVELS).to(values)
+    here = _quantiles(values, places)
+    there = torch.stack([w * _quantiles(goal, places) for goal, w in zip(goals, weights, strict=True)]).sum(0)
+    return torch.stack([_piecewise(values[:, c].contiguous(), here[:, c], there[:, c]) for c in range(3)], 1)
 
 
 def _quantiles(points: Tensor, places: Tensor) -> Tensor:

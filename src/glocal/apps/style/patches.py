@@ -3,7 +3,8 @@
 From coarse to fine, every place of the picture takes the piece of the painting that fits best: to the picture so far and
 to a target, which is the photo in the painting's colours. The pieces are found by graphs between two pictures
 (`patch_graph` with `source`). Overlapping pieces are averaged, and the places are matched again. The matches, not the
-pixels, go on to the next level, so the strokes of the painting stay sharp.
+pixels, go on to the next level, so the strokes of the painting stay sharp. At the end `finished` gives back the contrast
+that averages lose.
 
 A piece `s` costs `|s - picture|^2 + t |s - target|^2`, which is `(1 + t) |s - w|^2` plus a constant, for the mixture
 `w = (picture + t target) / (1 + t)`. So one exact search for `w` suffices.
@@ -21,6 +22,7 @@ from torch import Tensor
 from glocal.apps.style import pieces
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.estimate import SEARCHED, piece_rounds
+from glocal.apps.style.finish import finished
 from glocal.apps.style.levels import level_shapes, resized
 from glocal.apps.style.options import StyleOptions
 from glocal.apps.style.palette import repainted
@@ -102,6 +104,7 @@ def paint(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     run = _Run(task, options, callback, float(sum(map(sum, work))), levels=len(shapes))
     generator = torch.Generator().manual_seed(options.seed)
     picture, before, match = task.photo, None, None
+    paintings: list[Tensor] = []
     with undisturbed():
         for run.level, (shape, sizes) in enumerate(zip(shapes, plan, strict=True)):
             run.losses.append([])
@@ -124,6 +127,7 @@ def paint(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
                     break
             if run.stopped:
                 break
+        picture = finished(picture, paintings, task.weights, task.shares, generator)
     seconds = {"paint": time.perf_counter() - run.began}
     return Solution(resized(picture, (h, w)), tuple(map(tuple, run.losses)), seconds, run.stopped)
 

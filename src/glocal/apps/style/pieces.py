@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d, fold, pad, unfold
 
+from glocal.graphs.knn import knn_graph
 from glocal.graphs.patch import patch_graph
 
 _CANDIDATES = 8  # pieces that the exact search offers to each place
@@ -102,13 +103,26 @@ def lattice(shape: tuple[int, int], stride: int) -> tuple[int, int]:
 def search(wanted: Tensor, source: Source, stride: int, price: Tensor) -> Tensor:
     """Return the candidates of each place, (n, k): the pieces nearest to the patches of `wanted` (h, w, 3). Exact.
 
-    `price` (h, w) is added to the squared difference: it is one more channel of the painting, which is 0 in the picture.
+    `price` (h, w), averaged over the patch, is added to the squared difference: it is one more channel of the painting,
+    which is 0 in the picture. On a GPU the patches are rows of a matrix, because the rows of large patches are compared
+    by matrix products there.
     """
+    k = min(_CANDIDATES, len(source.rows))
+    if wanted.is_cuda:
+        mine, theirs = _priced(wanted, source, stride, price)
+        return knn_graph(mine, source=theirs, k=k).neighbors.long()
     extra = price.sqrt().unsqueeze(-1) / source.patch
-    theirs = torch.cat([source.lab * source.channels, extra], -1)
-    mine = torch.cat([wanted * source.channels, torch.zeros_like(wanted[..., :1])], -1)
-    k = min(_CANDIDATES, theirs.shape[0] * theirs.shape[1])
-    return patch_graph(mine, source=theirs, k=k, patch=source.patch, stride=stride).neighbors.long()
+    pictures = [torch.cat([wanted * source.channels, torch.zeros_like(wanted[..., :1])], -1)]
+    pictures.append(torch.cat([source.lab * source.channels, extra], -1))
+    graph = patch_graph(pictures[0], source=pictures[1], k=k, patch=source.patch, stride=stride)
+    return graph.neighbors.long()
+
+
+def _priced(wanted: Tensor, source: Source, stride: int, price: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the patches of the picture and of the painting as rows, with the root of the price as one more column."""
+    mine = patches(wanted * source.channels, source.patch, stride)
+    mean = avg_pool2d(_reflected(price.unsqueeze(-1), source.patch // 2), source.patch, 1).reshape(-1, 1)
+    return torch.cat([mine, torch.zeros_like(mine[:, :1])], 1), torch.cat([source.rows, mean.sqrt()], 1)
 
 
 def around(match: Tensor, source: Source, reach: int, step: int) -> Tensor:
