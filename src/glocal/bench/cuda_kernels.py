@@ -28,6 +28,7 @@ from glocal.graphs.knn import knn_graph
 from glocal.graphs.patch import patch_graph
 from glocal.graphs.window import window_graph
 from glocal.nn.functional import graph_conv
+from glocal.optim.recording import recorded
 
 INDEXING, GEOMETRIC, CONV2D = "torch indexing", "PyTorch Geometric", "conv2d"
 SORTED, PORTABLE = "cdist + topk", "plain torch"
@@ -235,27 +236,18 @@ def _rows(
 
     found = lines(work + (", single calls" if replayed else ""), works, targets)
     if replayed and torch.device(device).type == "cuda":
-        recorded = {name: _recorded(each) for name, each in works.items()}
-        found += lines(f"{work}, replayed", recorded, dict.fromkeys(targets))
+        again = {name: _replayed(each) for name, each in works.items()}
+        found += lines(f"{work}, replayed", again, dict.fromkeys(targets))
     return found
 
 
-def _recorded(work: Callable[[], Any]) -> Callable[[], Any]:
+def _replayed(work: Callable[[], Any]) -> Callable[[], Any]:
     """Record a work as a CUDA graph, and return its replay; or the work itself, where it waits for the GPU inside."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
-            work()
+        return recorded(work).replay
     except RuntimeError:
         torch.cuda.synchronize()
         return work
-    return graph.replay
 
 
 def _step(layer: Callable[..., Tensor], given: tuple[Tensor, ...], g: Tensor) -> Callable[[], Any]:

@@ -5,14 +5,14 @@ The steps are those of `History` and `Search`. One small kernel does the recursi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from glocal.optim.history import History, Search
 from glocal.optim.objectives import Objective, value_and_gradient
+from glocal.optim.recording import recorded
 
 
 class DeviceHistory(History):
@@ -131,23 +131,3 @@ class RecordedSearch(Search):
     def accept(self) -> None:
         """Move to the point that was attempted last, and remember the step."""
         self.launches[1].replay()
-
-
-def recorded(work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-    """Record what a function launches. It runs twice first, so that kernels are compiled and caches are filled."""
-    aside, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(2):
-            work()
-        aside.synchronize()
-        graph.capture_begin()
-        try:
-            work()
-        except BaseException:
-            with suppress(RuntimeError):  # the first error is the one that counts
-                graph.capture_end()
-            raise
-        graph.capture_end()
-    torch.cuda.current_stream().wait_stream(aside)
-    return graph

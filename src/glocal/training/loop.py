@@ -26,6 +26,7 @@ from glocal.errors import ArgumentError, InputError
 from glocal.machine import machine, now
 from glocal.training.ranks import ALONE, Ranks
 
+_QUEUE = 20  # steps between waits for a GPU
 _ASK = 16  # steps between questions whether to stop, which all processes have to answer alike
 
 
@@ -116,6 +117,66 @@ def _permutation(draws: Draws, epoch: int, count: int) -> list[int]:
     return shuffled
 
 
+def repeat(
+    advance: Callable[[int], object],
+    *,
+    done: int,
+    steps: int,
+    every: int,
+    each: Callable[[int, float], object],
+    ask: Callable[[int, float], bool] | None = None,
+    seconds: float = math.inf,
+    device: torch.device | None = None,
+) -> int:
+    """Do the steps of a training that are left: the one loop of all trainings.
+
+    Parameters
+    ----------
+    advance : callable(step)
+        Does one step, counted from 0.
+    done, steps : int
+        The number of steps that are done, and of all steps.
+    every : int
+        Steps between calls of `each`.
+    each : callable(done, seconds)
+        Validates, writes and reports; also called after the last step. The seconds are those of this call.
+    ask : callable(done, seconds) -> bool, optional
+        Called after each step; returning True stops.
+    seconds : float
+        The time limit of this call.
+    device : torch.device, optional
+        If it is a GPU, it is waited for every 20 steps: otherwise its queue grows, and the clock is of no use.
+
+    Returns
+    -------
+    int
+        The number of steps that are done.
+
+    Examples
+    --------
+    >>> seen = []
+    >>> repeat(seen.append, done=2, steps=5, every=2, each=lambda done, seconds: seen.append(f"after {done}"))
+    5
+    >>> seen
+    [2, 3, 'after 4', 4, 'after 5']
+    """
+    cuda = device is not None and device.type == "cuda"
+    began = time.perf_counter()
+    while done < steps and (seconds == math.inf or time.perf_counter() - began < seconds):
+        advance(done)
+        done += 1
+        if cuda and done % _QUEUE == 0:
+            torch.cuda.synchronize(device)
+        spent = time.perf_counter() - began
+        if done % every == 0 or done == steps:
+            each(done, spent)
+        if ask is not None and ask(done, spent):
+            break
+    if cuda:
+        torch.cuda.synchronize(device)
+    return done
+
+
 def fit(
     model: nn.Module,
     loss: Callable[[int], Tensor],
@@ -166,15 +227,16 @@ def fit(
         losses = [loss(step * stage.batch + number) for number in mine]
         return losses[0] if len(losses) == 1 else torch.stack(losses).mean()
 
-    step, total = state.load()
+    first, total = state.load()
     ranks.wait()  # the first process may only write once all have read
     step_loss = ranks.together(model, batch_loss)
-    started = time.perf_counter()
-    reported, first, stop = started, step, False
-    if step == 0:
+    if first == 0:
         state.begin()
         state.record(0, None, validate(), 0.0)
-    while step < stage.steps:
+    reported, stop = 0.0, False
+
+    def advance(step: int) -> None:
+        nonlocal total
         optimizer.zero_grad(set_to_none=True)
         value = step_loss(step)
         value.backward()
@@ -182,22 +244,26 @@ def fit(
         if project is not None:
             project()
         total = total + value.detach()
-        step += 1
-        now = time.perf_counter()
-        if step % stage.every == 0 or step == stage.steps:
-            done = step % stage.every or stage.every
-            state.record(step, float(ranks.mean(total)) / done, validate(), now - started)
-            total = torch.zeros_like(total)
-            state.save(step, total)
-        if progress is not None and (now - reported > 0.25 or step == stage.steps):
-            reported = now
-            left = (now - started) / (step - first) * (stage.steps - step)
+
+    def each(done: int, seconds: float) -> None:
+        nonlocal total
+        state.record(done, float(ranks.mean(total)) / (done % stage.every or stage.every), validate(), seconds)
+        total = torch.zeros_like(total)
+        state.save(done, total)
+
+    def ask(done: int, seconds: float) -> bool:
+        nonlocal reported, stop
+        if progress is not None and (seconds - reported > 0.25 or done == stage.steps):
+            reported = seconds
+            left = seconds / (done - first) * (stage.steps - done)
             last = state.records[-1] if state.records else None
-            stop = bool(progress(StepProgress(stage.name, step, stage.steps, now - started, left, last))) or stop
-        if (ranks.count == 1 or step % _ASK == 0) and ranks.agreed(stop, total.device) and step < stage.steps:
-            state.save(step, ranks.mean(total))
-            return Fitted(step, False, tuple(state.records))
-    return Fitted(step, True, tuple(state.records))
+            stop = bool(progress(StepProgress(stage.name, done, stage.steps, seconds, left, last))) or stop
+        return (ranks.count == 1 or done % _ASK == 0) and ranks.agreed(stop, total.device)
+
+    done = repeat(advance, done=first, steps=stage.steps, every=stage.every, each=each, ask=ask, device=total.device)
+    if done < stage.steps:
+        state.save(done, ranks.mean(total))
+    return Fitted(done, done == stage.steps, tuple(state.records))
 
 
 def same_options(path: Path, wanted: dict[str, Any], *, writes: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import torch
 from glocal.apps.denoise.crops import Crops, PackedPhotos, reduced
 from glocal.apps.denoise.deep import SHAPES, DeepDenoiser, DeepShape
 from glocal.apps.denoise.deep_training import Plan, Training
-from glocal.errors import ArgumentError, InputError
+from glocal.errors import ArgumentError, InputError, OutputError
 from glocal.optim.muon import FlatMuon, orthogonalize
 
 TINY = DeepShape(
@@ -92,6 +93,31 @@ def test_large_states_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     training.run(1)
     training.save(tmp_path)
     assert len(list(tmp_path.glob("state-*.npz"))) > 3
+    again = Training(TINY, crops(), PLAN)
+    again.load(tmp_path)
+    assert torch.equal(again.optimizer.mean, training.optimizer.mean)
+    again.run(2)
+    monkeypatch.setattr("glocal.apps.denoise.deep_training.json.dumps", _full_disk)
+    with pytest.raises(OutputError, match="the disk is full"):
+        again.save(tmp_path)
+    older = Training(TINY, crops(), PLAN)
+    older.load(tmp_path)  # a state that was not written to its end does not count
+    assert older.done == 1
+    assert torch.equal(older.optimizer.mean, training.optimizer.mean)
+
+
+def _full_disk(*given: object, **more: object) -> str:
+    raise OSError("the disk is full")
+
+
+def test_states_of_earlier_trainings_are_read(tmp_path: Path) -> None:
+    training = Training(TINY, crops(), PLAN)
+    training.run(1)
+    training.save(tmp_path)
+    (tmp_path / "state-1-0.npz").rename(tmp_path / "state-0.npz")
+    about = json.loads((tmp_path / "training.json").read_text())
+    about.pop("files")
+    (tmp_path / "training.json").write_text(json.dumps(about))
     again = Training(TINY, crops(), PLAN)
     again.load(tmp_path)
     assert torch.equal(again.optimizer.mean, training.optimizer.mean)

@@ -23,12 +23,16 @@ from torch import Tensor
 from glocal.apps.denoise.camera_pairs import CameraPairs
 from glocal.apps.denoise.crops import DRAWS, Array, Crops
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
+from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, InputError
 from glocal.optim.muon import FlatMuon
+from glocal.optim.recording import recorded
+from glocal.training.loop import repeat
 from glocal.training.ranks import ALONE, Ranks
 
 LEVELS = (15 / 255, 25 / 255, 50 / 255)
 _PIECE = 3_500_000  # numbers in one file of a checkpoint: 14 MB
+_TOLD = 1000  # steps between reports of the loss
 _PLAIN = ("head.weight", "tail.weight")
 
 
@@ -158,22 +162,15 @@ class Training:
         kept = {name: value.clone() for name, value in self.optimizer.state().items()}
         self.draws.uniform_()
         self.noise.normal_()
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(3):
-                self._update()
-        torch.cuda.current_stream().wait_stream(aside)
-        self._recorded = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._recorded):
-            self._update()
+        self._recorded = recorded(self._update)
         self.optimizer.restore(kept)
         self.total.zero_()
 
     def save(self, folder: Path) -> None:
-        """Write the state as `state-0.npz`, `state-1.npz`, ... of at most 14 MB each, and `training.json`.
+        """Write the state as `state-STEP-0.npz`, `state-STEP-1.npz`, ... of at most 14 MB each, and `training.json`.
 
-        Of several processes, the first one writes.
+        The last file names the others. So a process that is killed while it writes leaves the older state. Of several
+        processes, the first one writes.
         """
         if not self.ranks.first:
             return
@@ -186,18 +183,23 @@ class Training:
             ]
         pieces.append(("generator", self.generator.get_state().cpu().numpy()))
         pieces.append(("total", self.total.cpu().numpy()))
-        for path in folder.glob("state-*.npz"):
-            path.unlink()
-        for number, group in enumerate(_packed(pieces)):
-            np.savez(folder / f"state-{number}.npz", allow_pickle=False, **dict(group))
+        files = {f"state-{self.done}-{k}.npz": dict(group) for k, group in enumerate(_packed(pieces))}
+        for name, group in files.items():
+            with write_whole(folder / name, overwrite=True) as temporary, temporary.open("wb") as file:
+                np.savez(file, allow_pickle=False, **group)
         about = {
             "shape": asdict(self.shape),
             "plan": asdict(self.plan),
             "seed": self.seed,
             "done": self.done,
             "history": self.history,
+            "files": list(files),
         }
-        (folder / "training.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        with write_whole(folder / "training.json", overwrite=True) as temporary:
+            temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        for path in folder.glob("state-*.npz"):
+            if path.name not in files:
+                path.unlink()
 
     def load(self, folder: Path) -> None:
         """Continue from a state that `save` wrote, with this training's own plan.
@@ -210,8 +212,8 @@ class Training:
         try:
             about = json.loads((folder / "training.json").read_text(encoding="utf-8"))
             arrays: dict[str, Array] = {}
-            for path in sorted(folder.glob("state-*.npz")):
-                with np.load(path, allow_pickle=False) as file:
+            for name in about.get("files") or sorted(path.name for path in folder.glob("state-*.npz")):
+                with np.load(folder / name, allow_pickle=False) as file:
                     arrays |= dict(file)
             if DeepShape(**about["shape"]) != self.shape or about["seed"] != self.seed:
                 raise ValueError(f"it is of {about['shape']} and seed {about['seed']}")
@@ -238,18 +240,17 @@ class Training:
                 f"Training.run: `until` (={until}) lies beyond the plan's {self.plan.steps} steps. Plan more steps."
             )
             raise ArgumentError(message)
-        started, first = time.perf_counter(), self.done
-        cuda = self.draws.is_cuda
-        while self.done < until and time.perf_counter() - started < seconds:
-            self.step()
-            if cuda and self.done % 20 == 0:
-                torch.cuda.synchronize()  # or the queue grows, and the clock is of no use
-            if self.done % 1000 == 0 and told is not None:
-                told(self.done, float(self.total) / 1000)
+        started, first, device = time.perf_counter(), self.done, self.draws.device
+
+        def each(done: int, seconds: float) -> None:
+            if done % _TOLD == 0 and told is not None:
+                told(done, float(self.total) / _TOLD)
                 self.total.zero_()
-        if cuda:
-            torch.cuda.synchronize()
-        where = torch.cuda.get_device_name() if cuda else "cpu"
+
+        repeat(
+            lambda step: self.step(), done=first, steps=until, every=_TOLD, each=each, seconds=seconds, device=device
+        )
+        where = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
         spent = round(time.perf_counter() - started, 1)
         self.history.append({"steps": [first, self.done], "seconds": spent, "device": where, "plan": self.plan.steps})
         return self.done >= until

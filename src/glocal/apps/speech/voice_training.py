@@ -23,7 +23,10 @@ from glocal.apps.speech.metrics import si_sdr
 from glocal.apps.speech.mixing import RATE, Mixer, Recordings
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.apps.speech.voice_loss import voice_loss
+from glocal.atomic import write_whole
 from glocal.errors import InputError
+from glocal.optim.recording import recorded
+from glocal.training.loop import repeat
 
 _LEAST_GAIN = 0.25
 _PARTS = ("speech", "noise", "speech_val", "noise_val")
@@ -71,7 +74,8 @@ class VoiceTraining:
         self.optimiser = torch.optim.AdamW(
             self.net.parameters(), lr=plan.rate, weight_decay=plan.decay, betas=(0.9, 0.98), fused=device == "cuda"
         )
-        self.captured: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor], Tensor] | None = None
+        self._recorded: tuple[torch.cuda.CUDAGraph, tuple[Tensor, Tensor]] | None = None
+        self._loss = torch.zeros(())
 
     def advance(self, clean: Tensor, noisy: Tensor) -> Tensor:
         """One step on a batch; returns the loss."""
@@ -97,24 +101,18 @@ class VoiceTraining:
 
     def _replayed(self, clean: Tensor, noisy: Tensor) -> Tensor:
         """Compute `_gradients` by a CUDA graph: the GPU runs 1,500 small kernels without waiting for Python."""
-        if self.captured is None:
+        if self._recorded is None:
             given = clean.clone(), noisy.clone()
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # plans and buffers are made before the recording
-                for _ in range(2):
-                    self._gradients(*given)
-            torch.cuda.current_stream().wait_stream(side)
-            graph = torch.cuda.CUDAGraph()
-            self.optimiser.zero_grad(set_to_none=True)
-            with torch.cuda.graph(graph):
-                loss = self._gradients(*given)
-            self.captured = graph, given, loss
-        graph, given, loss = self.captured
+
+            def work() -> None:
+                self._loss = self._gradients(*given)
+
+            self._recorded = recorded(work), given
+        graph, given = self._recorded
         for mine, new in zip(given, (clean, noisy), strict=True):
             mine.copy_(new)
         graph.replay()
-        return loss
+        return self._loss
 
     def _settings(self) -> str:
         return json.dumps({"plan": asdict(self.plan), "shape": asdict(self.net.shape)})
@@ -129,9 +127,8 @@ class VoiceTraining:
             arrays |= {f"{name}.{key}": value.detach().cpu().numpy() for key, value in net.state_dict().items()}
         for number, state in self.optimiser.state_dict()["state"].items():
             arrays |= {f"optimiser.{number}.{key}": value.detach().cpu().numpy() for key, value in state.items()}
-        part = path.with_suffix(".part.npz")
-        np.savez(part, **arrays)  # type: ignore[arg-type]
-        part.replace(path)
+        with write_whole(path, overwrite=True) as temporary, temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
 
     def load(self, path: Path) -> None:
         """Continue from a file that `save` wrote."""
@@ -252,20 +249,25 @@ def train_voice(
         Recordings(data["speech"], device), Recordings(data["noise"], device), int(plan.seconds * RATE), plan.seed
     )
     clean, noisy = (t.to(device) for t in validation_set(data["speech_val"], data["noise_val"]))
-    losses, counted = torch.zeros((), device=device), 0
-    while run.step < plan.steps and time.perf_counter() - began < seconds:
-        losses += run.advance(*mixer.draw(plan.batch, run.step))
-        counted += 1
-        if run.step % every == 0 or run.step == plan.steps:
-            real, white = validate(run.mean, clean, noisy)
-            spent = time.perf_counter() - began
-            line = {"step": run.step, "loss": float(losses) / counted, "real": real, "white": white, "seconds": spent}
-            losses, counted = torch.zeros_like(losses), 0
-            run.save(checkpoint)
-            with (folder / "voice.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(line) + "\n")
-            if report is not None:
-                report(line)
+    losses, last = torch.zeros((), device=device), run.step
+
+    def advance(step: int) -> None:
+        losses.add_(run.advance(*mixer.draw(plan.batch, step)))
+
+    def each(done: int, spent: float) -> None:
+        nonlocal last
+        real, white = validate(run.mean, clean, noisy)
+        line = {"step": done, "loss": float(losses) / (done - last), "real": real, "white": white, "seconds": spent}
+        losses.zero_()
+        last = done
+        run.save(checkpoint)
+        with (folder / "voice.jsonl").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        if report is not None:
+            report(line)
+
+    left = seconds - (time.perf_counter() - began)
+    repeat(advance, done=run.step, steps=plan.steps, every=every, each=each, seconds=left, device=losses.device)
     run.save(checkpoint)
     level(run.mean, clean)  # after saving: a training goes on from the weights that it had
     return run.mean.eval().requires_grad_(False)
