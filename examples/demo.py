@@ -17,12 +17,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("out"), help="a folder")
     parser.add_argument("--size", default="512", help="longer side in pixels")
-    parser.add_argument("--iterations", help="steps at the first level")
     chosen = parser.parse_args()
     chosen.output.mkdir(parents=True, exist_ok=True)
     command = ["style", str(samples.path("bridge.jpg")), str(samples.path("van_gogh_auvers.jpg")), "--overwrite"]
     command += ["-o", str(chosen.output / "style.png"), "--compare", str(chosen.output / "style_side_by_side.png")]
-    command += ["--size", chosen.size, *(["--iterations", chosen.iterations] if chosen.iterations else [])]
+    command += ["--size", chosen.size]
     return run(command)
 
 

@@ -1,4 +1,4 @@
-"""Figure 1 of the paper: photos in the style of paintings, the paper's setting and our default preset.
+"""Figure 1 of the paper: photos in the style of paintings, the paper's setting and our preset painterly.
 
 python examples/figure_1.py -o out/figure_1 [--full] [--data FOLDER]
 """

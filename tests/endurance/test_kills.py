@@ -36,7 +36,7 @@ COMMANDS = {
     "denoise in parts": ["denoise", "photos", "-o", "out/", "--model", "local", "--skip-existing", "--max-memory", "545M"],
     "color": ["color", "photos", "--reference", "photos/0.png", "-o", "out/", "--skip-existing", "--jobs", "2"],
     "speech": ["speech", "sounds", "-o", "out/", "--skip-existing", "--jobs", "2"],
-    "style": ["style", "photos/0.png", "photos/1.png", "-o", "out/a.png", "--size", "32", "--iterations", "60"],
+    "style": ["style", "photos/0.png", "photos/1.png", "-o", "out/a.png", "--preset", "painterly", "--size", "32", "--iterations", "60"],
     "graphs": None,
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ COMMANDS = {
     "denoise": ["denoise", "photo.jpg", "-o", "out.jpg", "--max-memory", "1G"],
     "denoise wide": ["denoise", "photo.jpg", "-o", "out.png", "--model", "wide", "--max-memory", "1G"],
     "color": ["color", "photo.jpg", "small.png", "-o", "out.jpg", "--max-memory", "1G"],
-    "style": ["style", "small.png", "photo.jpg", "-o", "out.png", "--size", "96", "--iterations", "3", "--max-memory", "1G"],
+    "style": ["style", "small.png", "photo.jpg", "-o", "out.png", "--size", "96", "--preset", "paper", "--iterations", "3", "--max-memory", "1G"],
     "speech": ["speech", "sound.wav", "-o", "out.wav", "--max-memory", "1G"],
     "speech --jobs 2": ["speech", "sound.wav", "sound2.wav", "-o", "out/", "--jobs", "2", "--max-memory", "1G"],
     "doctor": ["doctor"],

@@ -28,6 +28,9 @@ def paint(visitor, pictures, *, iterations, seeds):
     if not page.locator("#style-photo-look figcaption").count():
         visitor.upload("style-photo", pictures / "photo.png")
         visitor.upload("style-painting", pictures / "painting.png")
+        page.click("#style-preset input")
+        page.get_by_role("option", name="painterly").click()
+        page.wait_for_function("document.querySelector('#style-structure input').value == '0.7'")
         page.fill("#style-size textarea", "24")
         page.click("#style-more button")
     page.fill("#style-iterations input", str(iterations))
@@ -47,7 +50,9 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     page.locator("#style-gallery .thumbnail-item").first.click()
     visitor.status("style", "Seed 0.")
     command = page.input_value("#style-command textarea")
-    assert command == "glocal style photo.png painting.png --size=24 --iterations=3 -o photo_style.png"
+    assert (
+        command == "glocal style photo.png painting.png --preset=painterly --size=24 --iterations=3 -o photo_style.png"
+    )
     made = visitor.download("style-download", tmp_path)
     assert read_image(made).depth == "16"
     assert read_image(made).icc == read_image(pictures / "photo.png").icc is not None

@@ -25,7 +25,7 @@ class StyleJob(Job):
 
     glocal style PHOTO PAINTING -o OUT: several paintings are mixed, see --weights.
     glocal style PHOTOS... --painting PAINTING -o FOLDER/: each photo.
-    Ctrl-C saves the best so far; --resume --overwrite goes on from there.
+    Ctrl-C saves the best so far. With a preset of networks, --resume --overwrite goes on from there.
     """
 
     name: ClassVar[str] = "style"

@@ -216,6 +216,11 @@ def test_options_of_the_networks_are_refused(pictures):
     for name, value in (("iterations", 5), ("tv", 0.5), ("anchor", 1.0), ("networks", "local")):
         with pytest.raises(ArgumentError, match=rf"`{name}` \(={value!r}\) is an option of the networks.*Leave it out"):
             style_options("patches", {name: value})
+    with pytest.raises(ArgumentError, match="choose one of the presets painterly, brush, bold, paper"):
+        stylize(*pictures, tv=0.5)  # patches is the default
+    with pytest.raises(ArgumentError, match="`iterations`"):
+        stylize(*pictures, options=style_options("patches", {}), iterations=5)
+    assert style_options("patches", {"structure": 1}).anchor == 0  # so a recipe does not name it
     with pytest.raises(ArgumentError, match="`init` and `checkpoint` must be left out with the preset patches"):
         stylize(*pictures, preset="patches", size=16, init="photo")
 

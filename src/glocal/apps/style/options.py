@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 from glocal.errors import ArgumentError
 from glocal.options import Options, device_option, option, parse_numbers
 
-Preset = Literal["painterly", "patches", "brush", "bold", "paper"]
+Preset = Literal["patches", "painterly", "brush", "bold", "paper"]
 _REMEDY = "Leave it out for the preset's."
 _EVEN = math.log(0.5) / math.log(0.7)  # the power of `structure` at which 0.7 gives half of the full amount
 
@@ -37,7 +37,7 @@ class StyleOptions(Options):
 
     preset: str = option(
         "",
-        "painterly: true to the photo, light stays light. patches: painted with pieces of the painting. brush: the painting's strokes and shapes. "
+        "patches: painted with pieces of the painting. painterly: true to the photo, light stays light. brush: the painting's strokes and shapes. "
         "bold: large areas of paint. paper: exactly the method of 2017.",
         choices=get_args(Preset),
     )
@@ -52,7 +52,9 @@ class StyleOptions(Options):
         parse=parse_size,
         metavar="<pixels>",
     )
-    iterations: int = option(300, "Number of steps at the first level.", min=1, max=100_000, remedy=_REMEDY)
+    iterations: int = option(
+        300, "Number of steps at the first level; not for patches.", min=1, max=100_000, remedy=_REMEDY
+    )
     style_scale: float = option(
         1.0,
         "Size of the strokes; 1 gives photo and painting the same longer side.",
@@ -72,12 +74,22 @@ class StyleOptions(Options):
         remedy=_REMEDY,
     )
     anchor: float = option(
-        0.0, "How strongly light stays light and dark stays dark; the paper uses 0.", min=0, max=1e6, remedy=_REMEDY
+        0.0,
+        "How strongly light stays light and dark stays dark; the paper uses 0. Not for patches.",
+        min=0,
+        max=1e6,
+        remedy=_REMEDY,
     )
     tv: float = option(
-        0.01, "Total variation; more gives flatter areas and fewer strokes.", min=0, max=1e6, remedy=_REMEDY
+        0.01,
+        "Total variation; more gives flatter areas and fewer strokes. Not for patches.",
+        min=0,
+        max=1e6,
+        remedy=_REMEDY,
     )
-    networks: Literal["both", "local", "nonlocal"] = option("both", "Figure 2 of the paper uses nonlocal.")
+    networks: Literal["both", "local", "nonlocal"] = option(
+        "both", "Figure 2 of the paper uses nonlocal. Not for patches."
+    )
     seed: int = option(0, "Seed of the filters and of the noise.", min=0, max=2**63 - 1, remedy=_REMEDY)
     device: str = device_option("Where to compute. Devices round differently, so their pictures differ a little.")
     method: Literal["networks", "patches"] = option(
@@ -129,7 +141,7 @@ class StyleOptions(Options):
         """Return a preset, or `base`, with these changes. A change that is None keeps the value."""
         changes = {name: value for name, value in values.items() if value is not None}
         if base is not None:
-            return replace(base, **_with_parts(changes))
+            return _changed(base, changes)
         return style_options(changes.pop("preset", DEFAULT_PRESET), changes)
 
     @classmethod
@@ -159,17 +171,22 @@ def structure_parts(structure: float) -> dict[str, Any]:
     return {"whiten": 0.6 * amount, "anchor": 0.6 * amount, "anchor_edges": 0.3 * amount}
 
 
-def _with_parts(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes with the options that `structure` stands for; those that are given themselves win."""
+def _changed(base: StyleOptions, changes: Mapping[str, Any]) -> StyleOptions:
+    """Return `base` with these changes and the options that `structure` stands for; those that are given themselves win."""
+    if base.method == "patches":
+        new = replace(base, **changes)
+        _check_unused(changes)
+        return new
     structure = changes.get("structure")
     if structure is None:
-        return dict(changes)
+        return replace(base, **changes)
     StyleOptions(structure=structure)  # refuses a number that is out of range
-    return structure_parts(structure) | dict(changes)
+    return replace(base, **(structure_parts(structure) | dict(changes)))
 
 
 _SIZES: dict[str, Any] = {"maps": 64, "filters": ((3, 1), (7, 1)), "scattered": (15, 37), "colors": "centred"}
 PRESETS: dict[str, StyleOptions] = {
+    "patches": StyleOptions(preset="patches", method="patches", structure=0.5, coarsest=64),
     "painterly": StyleOptions(
         preset="painterly",
         balance="gradient",
@@ -180,12 +197,11 @@ PRESETS: dict[str, StyleOptions] = {
         **_SIZES,
         **structure_parts(0.7),
     ),
-    "patches": StyleOptions(preset="patches", method="patches", structure=0.5, coarsest=64),
     "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.7, **_SIZES),
     "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred"),
     "paper": StyleOptions(preset="paper", size=256),
 }
-DEFAULT_PRESET = "painterly"
+DEFAULT_PRESET = "patches"
 
 
 def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
@@ -202,19 +218,17 @@ def style_options(preset: str, changes: Mapping[str, Any]) -> StyleOptions:
     if unknown:
         message = f"stylize: there is no option {unknown[0]!r}. Choose from {', '.join(sorted(known))}."
         raise ArgumentError(message)
-    given = {name: value for name, value in changes.items() if value is not None}
-    if PRESETS[preset].method == "patches":
-        _check_unused(given)
-    return replace(PRESETS[preset], **_with_parts(given))
+    return _changed(PRESETS[preset], {name: value for name, value in changes.items() if value is not None})
 
 
 def _check_unused(given: Mapping[str, Any]) -> None:
     """Refuse options of the networks for the preset `patches`, which has none."""
     for name in ("iterations", "anchor", "tv", "networks"):
         if given.get(name, getattr(PRESETS["patches"], name)) != getattr(PRESETS["patches"], name):
+            others = ", ".join(other for other, options in PRESETS.items() if options.method == "networks")
             message = (
                 f"stylize: `{name}` (={given[name]!r}) is an option of the networks, and the preset patches has none. "
-                "Leave it out, or choose another preset."
+                f"Leave it out, or choose one of the presets {others}."
             )
             raise ArgumentError(message)
 
