@@ -37,7 +37,7 @@ def test_explain_names_what_keeps_each_earlier_backend_from_running(monkeypatch)
 
 def test_without_numba_everything_still_runs(monkeypatch):
     monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
-    select._pick.cache_clear()
+    select.forget()
     try:
         names = {operation: backend for operation, backend, _ in select.explain("cpu")}
         assert names["patch_neighbors"] == "portable"
@@ -45,7 +45,7 @@ def test_without_numba_everything_still_runs(monkeypatch):
         assert set(names) == set(select.OPERATIONS)
         assert any("numba is not installed" in why for _, _, why in select.explain("cpu"))
     finally:
-        select._pick.cache_clear()
+        select.forget()
 
 
 def test_window_sum_adds_the_largest_block_first():

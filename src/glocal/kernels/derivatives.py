@@ -18,6 +18,7 @@ from torch.autograd.function import Function
 from torch.nn import Parameter
 
 Run = Callable[..., Any]
+_PLAIN = (Tensor, Parameter)
 
 
 def under(op: Run, *args: Any) -> Any:
@@ -33,7 +34,10 @@ def plain(tensors: Sequence[Tensor | None]) -> bool:
     """Whether no mode, transform or subclass intercepts operators. Then a kernel can be called directly."""
     if torch._C._len_torch_dispatch_stack() or torch._C._are_functorch_transforms_active():
         return False
-    return all(t is None or (type(t) in (Tensor, Parameter) and not t.is_meta) for t in tensors)
+    for t in tensors:  # noqa: SIM110  (a generator would cost as much as a small kernel)
+        if t is not None and (type(t) not in _PLAIN or t.is_meta):
+            return False
+    return True
 
 
 def differentiable(library: torch.library.Library, name: str, function: type[Function]) -> None:
@@ -75,10 +79,10 @@ def multilinear(
         cost of a small call.
     """
     op = getattr(torch.ops.glocal, name).default
-    forward, backward = _functions(name, places, tensors, kernel, backward_kernel)
+    forward, direct, backward = _functions(name, places, tensors, kernel, backward_kernel)
     differentiable(library, name, forward)
     differentiable(library, f"{name}_backward", backward)
-    apply = _apply(forward)
+    apply = _apply(direct)
 
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling():
@@ -95,7 +99,7 @@ def multilinear(
 
 def _functions(
     name: str, places: tuple[int, ...], tensors: int, kernel: Run, backward_kernel: Run
-) -> tuple[type[Function], type[Function]]:
+) -> tuple[type[Function], type[Function], type[Function]]:
     op = getattr(torch.ops.glocal, name).default
     pull = getattr(torch.ops.glocal, f"{name}_backward").default
 
@@ -124,6 +128,16 @@ def _functions(
             args = [*ctx.saved_tensors, *ctx.constants]
             parts = [op(*_replaced(args, p, tangents[p])) for p in places if tangents[p] is not None]
             return _sum(parts)
+
+    class Direct(Forward):
+        """`Forward` for plain tensors outside of the dispatcher, in backward mode: nothing has to be asked."""
+
+        @staticmethod
+        def forward(ctx: Any, *args: Any) -> Tensor:
+            ctx.save_for_backward(*args[:tensors])
+            ctx.constants = args[tensors:]
+            y: Tensor = kernel(*args)
+            return y
 
     class Backward(Function):
         @staticmethod
@@ -172,7 +186,7 @@ def _functions(
                 for some, like, asked in zip(parts, shapes, ctx.mask, strict=True)
             )
 
-    return Forward, Backward
+    return Forward, Direct, Backward
 
 
 def _watched(device_type: str) -> bool:

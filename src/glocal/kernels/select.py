@@ -137,6 +137,11 @@ def explain(device: torch.device | str = "cpu") -> list[tuple[str, str, str]]:
     return rows
 
 
+def forget() -> None:
+    """Choose again from now on: call it where a package was installed or removed while Python runs."""
+    _pick.cache_clear()
+
+
 def _why_not(backend: Backend, operation: str, device: torch.device) -> str | None:
     refusal = backend.refuses(device)
     if refusal is None and operation not in backend.modules:

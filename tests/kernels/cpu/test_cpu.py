@@ -9,7 +9,7 @@ from torch import Tensor
 from glocal.graphs.grid import grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.kernels import reference
-from glocal.kernels.cpu import convolve, launch, threads
+from glocal.kernels.cpu import convolve, gram_launch, launch, packing, threads
 from glocal.kernels.cpu import operations as cpu
 from glocal.kernels.cpu.threads import share
 
@@ -161,9 +161,9 @@ def test_nothing_is_written_beyond_the_result(n, m):
     flat = [a.reshape(-1).numpy() for a in (x, neighbors, filters)]
     guarded = torch.full((n * m + 64,), -7.0)
     none = flat[0][:0]
-    blocks = -(-n // convolve.block_size(6))
+    blocks = -(-n // packing.block_size(6))
     for block in reversed(range(blocks)):  # a spill into the next block would not be written over
-        packed = convolve.pack(flat[2], 6, m)
+        packed = packing.pack(flat[2], 6, m, m, 1)
         convolve.forward(flat[0], flat[1], none, packed, n, n, 3, 2, m, block, block + 1, guarded.numpy())
     assert torch.equal(guarded[n * m :], torch.full((64,), -7.0))
     expected = reference.graph_conv(x, neighbors, None, filters)
@@ -260,7 +260,7 @@ def test_gram_without_weights_and_between_two_signals(sources):
 def test_gram_with_runs_between_two_signals():
     neighbors = (torch.arange(500).unsqueeze(1) + torch.tensor([0, 7, 40])).to(torch.int32)
     x, _, _, filters = inputs("graph_conv", 500, 3, 2, 9, sources=600)
-    assert launch._runs(neighbors, None).size > 0
+    assert gram_launch.find_runs(neighbors, None).size > 0
     bias = torch.zeros(9, dtype=x.dtype)
     found = [gram_and_gradient(m, x[0], neighbors, None, filters, bias) for m in (cpu, reference)]
     for ours, theirs in zip(*found):
@@ -283,7 +283,7 @@ def test_gram_gives_the_same_bits_on_any_number_of_threads():
 def test_gram_with_few_parts_where_copies_would_be_large(monkeypatch):
     args = gram_inputs(3000, 9, 3, 20)
     expected = gram_and_gradient(reference, *args)[1]
-    monkeypatch.setattr(launch, "SMALL", 0)
+    monkeypatch.setattr(gram_launch, "SMALL", 0)
     torch.testing.assert_close(gram_and_gradient(cpu, *args)[1], expected)
 
 
@@ -294,6 +294,19 @@ def test_an_error_in_a_part_reaches_the_caller():
 
     with pytest.raises(ZeroDivisionError):
         share(8, work)
+
+
+def test_parts_that_threads_take_by_themselves_are_each_done_once():
+    x, neighbors, weights, filters = inputs("graph_conv", 40_000, 3, 2, 4, dtype=torch.float32)
+    expected = reference.graph_conv(x, neighbors, weights, filters)
+    before = torch.get_num_threads()
+    try:
+        for threads_of_torch in (1, 2, 5):
+            torch.set_num_threads(threads_of_torch)
+            y = cpu.graph_conv(x, neighbors, weights, filters)
+            torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_overflow_is_a_result_not_a_warning(recwarn):
@@ -317,7 +330,6 @@ def test_variation_equals_the_reference(shape):
 
 
 def test_a_pool_larger_than_the_threads_of_a_call(monkeypatch):
-    monkeypatch.setattr(threads, "_pool", None)
     monkeypatch.setattr(threads.os, "cpu_count", lambda: 8)
     before = torch.get_num_threads()
     image = torch.rand(48, 48, 1, generator=torch.Generator().manual_seed(0))
@@ -329,7 +341,6 @@ def test_a_pool_larger_than_the_threads_of_a_call(monkeypatch):
             assert torch.equal(patch_graph(image, k=5, patch=3).neighbors, first.neighbors)
     finally:
         torch.set_num_threads(before)
-        threads._workers().shutdown()
 
 
 @pytest.mark.parametrize("side", [32, 64])

@@ -4,7 +4,7 @@ All arrays are flat and of one dtype. `x` is (b, s, c) with s sources, `neighbor
 `g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch. `start, edges` is the reversed graph.
 Each function does the blocks (or targets) `first` to `last - 1`; any cut gives the same numbers.
 
-The m output channels are cut into chunks of at most `MAX_VECTORS` vectors; packed operands are (chunks, rows, width).
+Filters are packed as `packing` says. The functions `..._parts` do parts of the work until none is left, see `turns`.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
@@ -14,98 +14,12 @@ import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.edges import edge_dots, gather_rows, row_vectors, scatter_rows
-from glocal.kernels.cpu.tiles import MAX_OUTPUTS, MAX_VECTORS, ROWS, VECTOR_BYTES, dot_rows, product
+from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, turned
+from glocal.kernels.cpu.tiles import MAX_OUTPUTS, ROWS, VECTOR_BYTES, dot_rows, product
+from glocal.kernels.cpu.turns import finish, take
 
-SPARE = max(ROWS)  # rows that a tile may touch beyond the end
 STRIP = 40  # rows of a block whose gradient stays in the first-level cache
 SEGMENT = 64  # in-edges taken at a time
-
-
-@njit(nogil=True, cache=True)
-def chunking(m, itemsize):
-    """Cut m columns into chunks of equal width: (how many, vectors in each, columns in each)."""
-    size = VECTOR_BYTES // itemsize
-    vectors = (m + size - 1) // size
-    chunks = (vectors + MAX_VECTORS - 1) // MAX_VECTORS
-    across = (vectors + chunks - 1) // chunks
-    return (vectors + across - 1) // across, across, across * size
-
-
-@njit(nogil=True, cache=True)
-def block_size(k):
-    """Vertices in a block, such that their patches of length k fit into the second-level cache."""
-    return max(24, min(120, 60000 // k // 12 * 12))
-
-
-@njit(nogil=True, cache=True)
-def fill(out, first, last):
-    """Set out[first : last] to 0; a slice would take a second to compile."""
-    for at in range(np.uint64(first), np.uint64(last)):
-        out[at] = 0
-
-
-@njit(nogil=True, cache=True)
-def pack(matrix, rows, m):
-    """Lay a (rows, m) matrix out as (chunks, rows, width), filled with zeros."""
-    chunks, _, width = chunking(m, matrix.itemsize)
-    out = np.zeros(chunks * rows * width, matrix.dtype)
-    for r in range(rows):
-        for column in range(m):
-            q = column // width
-            out[(q * rows + r) * width + column - q * width] = matrix[r * m + column]
-    return out
-
-
-@njit(nogil=True, cache=True)
-def _tile_numbers(rows, columns, itemsize):
-    """Numbers in the whole tiles of a (rows, columns) product: what it costs to compute it."""
-    chunks, vectors, width = chunking(columns, itemsize)
-    height = ROWS[vectors - 1]
-    return chunks * width * ((rows + height - 1) // height * height)
-
-
-@njit(nogil=True, cache=True)
-def turned(k, m, itemsize):
-    """Whether the gradient of the filters is computed as (m, k): its tiles hold fewer numbers than those of (k, m)."""
-    return _tile_numbers(m, k, itemsize) < _tile_numbers(k, m, itemsize)
-
-
-@njit(nogil=True, cache=True)
-def filters_size(k, m, itemsize):
-    """Numbers in the gradient of the filters as `backward` lays it out."""
-    rows, columns = (m, k) if turned(k, m, itemsize) else (k, m)
-    chunks, _, width = chunking(columns, itemsize)
-    return chunks * (rows + SPARE) * width
-
-
-@njit(nogil=True, cache=True)
-def unpack(sums, k, m):
-    """Lay a gradient of the filters from `backward` out as a (k, m) matrix."""
-    turn = turned(k, m, sums.itemsize)
-    rows, columns = (m, k) if turn else (k, m)
-    _, _, width = chunking(columns, sums.itemsize)
-    out = np.empty(k * m, sums.dtype)
-    for r in range(rows):
-        for column in range(columns):
-            q = column // width
-            place = column * m + r if turn else r * m + column
-            out[place] = sums[(q * (rows + SPARE) + r) * width + column - q * width]
-    return out
-
-
-@njit(nogil=True, cache=True)
-def pack_overlapping(matrix, rows, m):
-    """As `pack`, but the last vector holds the last columns, with zeros where the vector before has them too."""
-    chunks, _, width = chunking(m, matrix.itemsize)
-    size = VECTOR_BYTES // matrix.itemsize
-    out = np.zeros(chunks * rows * width, matrix.dtype)
-    tail = (m - 1) // size * size  # the first column of the last vector
-    for r in range(rows):
-        for column in range(m):
-            q = column // width
-            place = column - q * width + (size - (m - tail) if column >= tail else 0)
-            out[(q * rows + r) * width + place] = matrix[r * m + column]
-    return out
 
 
 @njit(nogil=True, cache=True)
@@ -175,12 +89,45 @@ def forward(x, neighbors, weights, packed, n, s, d, c, m, first, last, y):
 
 
 @njit(nogil=True, cache=True)
-def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, signal, edge, filters):
+def forward_parts(turns, x, neighbors, weights, packed, n, s, d, c, m, cuts, y):
+    """Take parts, which are the blocks from one of `cuts` to the next, and do `forward` for them."""
+    part: int = take(turns)
+    while part < cuts.size - 1:
+        forward(x, neighbors, weights, packed, n, s, d, c, m, cuts[part], cuts[part + 1], y)
+        finish(turns)
+        part = take(turns)
+
+
+@njit(nogil=True, cache=True)
+def backward_parts(
+    turns, x, neighbors, weights, packed, g, n, s, d, c, m, parts, blocks, cuts, lows, offsets, signal, edge, filters
+):
+    """Take parts, which are the blocks of a signal from one of `cuts` to the next, and do `backward` for them.
+
+    Each part has its own copy of the filters' gradient, and of that of the signal: `offsets` says where it begins.
+    """
+    pieces, size, copy = cuts.size - 1, filters.size // parts, offsets[offsets.size - 1]
+    part: int = take(turns)
+    while part < parts:
+        batch = part // pieces
+        piece = part - batch * pieces
+        first, last = batch * blocks + cuts[piece], batch * blocks + cuts[piece + 1]
+        begin, end = batch * copy + offsets[piece], batch * copy + offsets[piece + 1]
+        if signal.size:
+            fill(signal, begin, end)
+        backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, lows[piece] - begin // c, signal, edge,
+                 part * size, filters)  # fmt: skip
+        finish(turns)
+        part = take(turns)
+
+
+@njit(nogil=True, cache=True)
+def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, signal, edge, place, filters):
     """Compute those gradients whose arrays are not empty, so that a block of g is read from the memory once.
 
     `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
     `signal[j_l - low, :] += w_il q[i, l, :]`; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
-    `filters[k, :] += sum_i p_k(i, x) g[i, :]`, laid out as (chunks, k + SPARE, width), or `turned`.
+    `filters[k, :] += sum_i p_k(i, x) g[i, :]` from `place` on, laid out as (chunks, k + SPARE, width), or `turned`.
     """
     k, itemsize = d * c, x.itemsize
     _, _, width = chunking(m, itemsize)
@@ -190,7 +137,6 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
     left = np.zeros((block + SPARE) * m + width, x.dtype)
     q = np.zeros((block + SPARE) * chunks_k * width_k, x.dtype)
     patches = np.zeros((block + SPARE) * k + max(SPARE, width_k), x.dtype)
-    fill(signal, 0, signal.size)
     for number in range(first, last):
         batch = number // blocks
         i0 = (number - batch * blocks) * block
@@ -203,7 +149,7 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
             rows = left.ctypes.data
         if filters.size:
             gather(x, neighbors, weights, d, c, i0, i0 + count, batch * s * c, patches)
-            _filter_products(x, patches, rows, k, m, count, filters)
+            _filter_products(x, patches, rows, k, m, count, filters.ctypes.data + place * itemsize)
         if signal.size or edge.size:
             _pull(x, rows, packed, k, m, count, q)
         if edge.size:
@@ -214,19 +160,19 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
 
 @njit(nogil=True, cache=True)
 def _filter_products(x, patches, rows, k, m, count, out):
-    """Add `sum_i p_k(i, x) g[i, :]`; the columns beyond m, which belong to the next row of g, are not used."""
+    """Add `sum_i p_k(i, x) g[i, :]` at the address `out`; columns beyond m belong to the next row of g, and are not used."""
     itemsize = x.itemsize
     if turned(k, m, itemsize):
         chunks, vectors, width = chunking(k, itemsize)
         for q in range(chunks):
-            total = out.ctypes.data + q * (m + SPARE) * width * itemsize
+            total = out + q * (m + SPARE) * width * itemsize
             for i in range(0, count, STRIP):
                 a, b = rows + i * m * itemsize, patches.ctypes.data + (i * k + q * width) * itemsize
                 product(x, m, vectors, a, 1, m, b, k, total, width, min(STRIP, count - i), 1)
         return
     chunks, vectors, width = chunking(m, itemsize)
     for q in range(chunks):
-        total = out.ctypes.data + q * (k + SPARE) * width * itemsize
+        total = out + q * (k + SPARE) * width * itemsize
         for i in range(0, count, STRIP):
             a, b = patches.ctypes.data + i * k * itemsize, rows + (i * m + q * width) * itemsize
             product(x, k, vectors, a, 1, k, b, m, total, width, min(STRIP, count - i), 1)

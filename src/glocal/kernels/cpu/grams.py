@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.convolve import fill
+from glocal.kernels.cpu.packing import fill
 from glocal.kernels.cpu.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_run, dots, product
 
 BLOCK = 120  # vertices: whole runs, and whole tiles of float32 and of float64

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from glocal.kernels.cpu import stencil
 from glocal.kernels.cpu.lattice_plan import Plan, chunks_of, forward_plan, gradient_plans, tables
-from glocal.kernels.cpu.launch import PARTS, SMALL, _cuts, _empty, _flat
+from glocal.kernels.cpu.parts import PARTS, SMALL, cut, empty, flat, total
 from glocal.kernels.cpu.threads import count, share
 from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, VECTOR_BYTES
 from glocal.lattice import Lattice
@@ -37,7 +37,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
     Cost: O(b n d c m) time, O(1) memory in addition to the result.
     """
     d, c, m = filters.shape
-    y = _empty(x, *x.shape[:2], m)
+    y = empty(x, *x.shape[:2], m)
     plan = forward_plan(lattice, c, m, VECTOR_BYTES // x.element_size())
     _write([plan], [y], x.shape[0], d * c * m, _convolver(x, filters, [plan]))
     return y
@@ -59,7 +59,7 @@ def lattice_conv_backward(g: Tensor, x: Tensor, filters: Tensor, lattice: Lattic
 def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     """Equation 6 with one filter `taps` (d,) for all channels: x (b, n, c) -> (b, n, c). Cost: O(b n d c)."""
     b, _, c = x.shape
-    y = _empty(x, *x.shape)
+    y = empty(x, *x.shape)
     plan = forward_plan(lattice, c, 0, VECTOR_BYTES // x.element_size())
     _write([plan], [y], b, len(taps) * c, _sharer(x, taps))
     return y
@@ -80,7 +80,7 @@ def lattice_shared_backward(g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice
 def _convolver(x: Tensor, filters: Tensor, plans: Sequence[Plan]) -> Run:
     """Return what convolves x with the filters (d, c, m) by one of the plans."""
     _, c, m = filters.shape
-    signal, values = _flat(x), filters.detach().numpy()
+    signal, values = flat(x), filters.detach().numpy()
     packed = {layout: _pack(values, plan) for layout, plan in {_layout(plan): plan for plan in plans}.items()}
 
     def run(plan: Plan, first: int, last: int, out: Any) -> None:
@@ -108,7 +108,7 @@ def _pack(filters: Any, plan: Plan) -> Any:
 
 def _sharer(x: Tensor, taps: Tensor) -> Run:
     """Return what convolves every channel of x with the same taps (d,)."""
-    signal, factors, c = _flat(x), _flat(taps), x.shape[2]
+    signal, factors, c = flat(x), flat(taps), x.shape[2]
     return lambda plan, first, last, out: stencil.shared(signal, factors, plan.region, c, first, last, out)
 
 
@@ -116,7 +116,7 @@ def _write(plans: Sequence[Plan], outputs: Sequence[Tensor], batches: int, work:
     """Let the threads compute all plans; `work` are the products for one vertex. The first plan is the largest."""
     threads = count()
     parts = 1 if threads == 1 else 4 * threads  # each has its own buffer, so few are better
-    cuts = _cuts(batches * plans[0].boxes, parts, _least(plans[0], work))
+    cuts = cut(batches * plans[0].boxes, parts, _least(plans[0], work))
     jobs = [(0, first, last) for first, last in pairwise(cuts)]
     jobs += [(number, 0, batches * plan.boxes) for number, plan in enumerate(plans[1:], start=1)]
     arrays = [y.view(-1).numpy() for y in outputs]
@@ -141,13 +141,13 @@ def _least(plan: Plan, work: int) -> int:
 def _signal_gradient(x: Tensor, lattice: Lattice, plans: Sequence[Plan], work: int, run: Run) -> Tensor:
     """Compute the gradient of x: the first plan is that of the lattice, the others are outside of it."""
     b, _, c = x.shape
-    gx, *parts = (_empty(x, b, plan.vertices, c) for plan in plans)
+    gx, *parts = (empty(x, b, plan.vertices, c) for plan in plans)
     _write(plans, [gx, *parts], b, work, run)
     if parts:
         places, start = tables(lattice, 1)
         out = gx.view(-1).numpy()
         for part, (region, *_) in zip(parts, plans[1:], strict=True):
-            stencil.fold(_flat(part), region.shape, places, start, region.origin, region.extent, c, out)
+            stencil.fold(flat(part), region.shape, places, start, region.origin, region.extent, c, out)
     return gx
 
 
@@ -160,8 +160,8 @@ def _filter_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     segments, inner = len(plan.region.steps), plan.region.inner
     padded = -(-inner // ROWS[vectors - 1]) * ROWS[vectors - 1]
     size = chunks * segments * padded * vectors * lanes
-    cuts = _cuts(b * plan.boxes, max(1, min(PARTS, SMALL // size)), _least(plan, d * c * m))
-    signal, right = _flat(x), _flat(g)
+    cuts = cut(b * plan.boxes, max(1, min(PARTS, SMALL // size)), _least(plan, d * c * m))
+    signal, right = flat(x), flat(g)
     sums = np.zeros((len(cuts) - 1, size), signal.dtype)
 
     def work(part: int) -> None:
@@ -169,26 +169,20 @@ def _filter_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
         stencil.filter_sums(signal, right, plan.region, c, m, vectors, chunks, padded, first, last, sums[part])
 
     share(len(cuts) - 1, work)
-    total = _total(sums).reshape(chunks, segments, padded, vectors * lanes)[:, :, :inner]
-    return torch.from_numpy(np.ascontiguousarray(total.transpose(1, 2, 0, 3).reshape(d, c, -1)[..., :m]))
+    added = total(sums).reshape(chunks, segments, padded, vectors * lanes)[:, :, :inner]
+    return torch.from_numpy(np.ascontiguousarray(added.transpose(1, 2, 0, 3).reshape(d, c, -1)[..., :m]))
 
 
 def _tap_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     """Sum the products of signal and gradient for each tap: (d,)."""
     (b, _, c), d = x.shape, lattice.degree
     plan = forward_plan(lattice, c, 0, VECTOR_BYTES // x.element_size())
-    signal, right = _flat(x), _flat(g)
-    cuts = _cuts(b * plan.boxes, PARTS, _least(plan, d * c))
+    signal, right = flat(x), flat(g)
+    cuts = cut(b * plan.boxes, PARTS, _least(plan, d * c))
     sums = np.zeros((len(cuts) - 1, d), signal.dtype)
 
     def work(part: int) -> None:
         stencil.tap_sums(signal, right, plan.region, c, cuts[part], cuts[part + 1], sums[part])
 
     share(len(cuts) - 1, work)
-    return torch.from_numpy(_total(sums))
-
-
-def _total(parts: Any) -> Any:
-    """Add the parts in their order. Infinity is a result like any other: a line search may step that far."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return parts.sum(axis=0)
+    return torch.from_numpy(total(sums))

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from glocal.kernels.cpu import grams, launch
+from glocal.kernels.cpu import gram_launch, grams, launch
 
 Gradients = tuple[Tensor | None, ...]
 
@@ -97,7 +97,7 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
     >>> gram(x, neighbors, None, torch.tensor([[[2.0]], [[1.0]]]), torch.tensor([-20.0]))[0]
     tensor([[1.]], dtype=torch.float64)
     """
-    total, maps = launch.gram_forward(x, neighbors, weights, filters, bias)
+    total, maps = gram_launch.gram_forward(x, neighbors, weights, filters, bias)
     return total, torch.from_numpy(maps)
 
 
@@ -112,7 +112,7 @@ def gram_backward(
     g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
 ) -> Tensor:
     """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, g (maps, maps)."""
-    return launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g)
+    return gram_launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g)
 
 
 def variation(image: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.convolve import SEGMENT, chunking, fill
+from glocal.kernels.cpu.convolve import SEGMENT
+from glocal.kernels.cpu.packing import chunking, fill
 from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
 
 

@@ -17,7 +17,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.convolve import fill
+from glocal.kernels.cpu.packing import fill
 from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, VECTOR_BYTES, Code, product
 
 # Rows of a tile of 1, 2, ... vectors. Fewer than in `product`: their addresses must fit into registers too.

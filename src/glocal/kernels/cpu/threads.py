@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from threading import Lock
 
 import torch
 
-_pool: ThreadPoolExecutor | None = None
 _lock = Lock()
 _inside = 0  # how many are in `undisturbed`
 _count: int | None = None  # threads to work on meanwhile
@@ -88,28 +88,22 @@ def share(parts: int, work: Callable[[int], None]) -> None:
             work(part)
 
     helpers = min(count(), parts) - 1
-    futures = [_workers().submit(drain) for _ in range(helpers)]
+    futures = [workers().submit(drain) for _ in range(helpers)]
     drain()
     for future in futures:
         if not future.cancel():  # a helper that has not begun yet is not needed any more; it is not waited for
             future.result()
 
 
-def _size() -> int:
-    return max(1, (os.cpu_count() or 1) - 1)
+def workers() -> ThreadPoolExecutor:
+    """Return the threads that help the caller, one less than there are cores. They start when they are first needed."""
+    return _pool(max(1, (os.cpu_count() or 1) - 1))
 
 
-def _workers() -> ThreadPoolExecutor:
-    global _pool
-    if _pool is None:
-        _pool = ThreadPoolExecutor(max_workers=_size(), thread_name_prefix="glocal")
-    return _pool
-
-
-def _forget() -> None:
-    global _pool
-    _pool = None
+@cache
+def _pool(size: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=size, thread_name_prefix="glocal")
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork; the child makes its own
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_pool.cache_clear)

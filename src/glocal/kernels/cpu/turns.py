@@ -1,0 +1,87 @@
+"""Threads that take parts of a work by themselves, inside of compiled loops.
+
+`threads.share` calls Python for every part. Where parts take less than a millisecond, threads then wait for the
+interpreter lock, and for each other to wake up. Here a thread enters compiled code once, and takes parts until none is
+left. The caller waits for the last part without sleeping, if that does not take long.
+"""
+# mypy: disable-error-code="no-untyped-def, call-arg"
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from glocal.kernels.cpu.compiled import njit
+from glocal.kernels.cpu.threads import count, workers
+
+_INDEX = ir.IntType(64)
+_APART = 8  # int64 between the two counters: each has a cache line of its own
+_PATIENCE = 20_000  # looks at the counter before the caller sleeps: about 20 microseconds
+
+
+def _counter(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
+    array = context.make_array(signature.args[0])(context, builder, args[0])
+    return builder.gep(array.data, [_INDEX(place)])
+
+
+@intrinsic
+def take(typing: Any, turns: Any) -> Any:
+    """Take the next part: its number, which no other thread gets."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _counter(context, builder, signature, args, 0)
+        return builder.atomic_rmw("add", place, _INDEX(1), "acq_rel")
+
+    return types.int64(turns), generate
+
+
+@intrinsic
+def finish(typing: Any, turns: Any) -> Any:
+    """Say that a part is done. What was written for it is visible to who sees it in `finished`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = _counter(context, builder, signature, args, _APART)
+        return builder.atomic_rmw("add", place, _INDEX(1), "acq_rel")
+
+    return types.int64(turns), generate
+
+
+@intrinsic
+def finished(typing: Any, turns: Any) -> Any:
+    """Count the parts that are done."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(_counter(context, builder, signature, args, _APART), "acquire", 8)
+
+    return types.int64(turns), generate
+
+
+@njit(nogil=True, cache=True)
+def _all_done(turns, parts, patience):
+    """Look `patience` times whether all parts are done."""
+    look = 0
+    while look < patience and finished(turns) < parts:
+        look += 1
+    return look < patience
+
+
+def share_turns(parts: int, loop: Any, *args: Any) -> None:
+    """Run the compiled `loop(turns, *args)`, which takes `parts` parts, on `threads.count()` threads.
+
+    The loop calls `take(turns)` for the number of its next part, and `finish(turns)` after each part.
+    """
+    turns = np.zeros(2 * _APART, np.int64)
+    helpers = min(count(), parts) - 1
+    if helpers < 1:
+        loop(turns, *args)
+        return
+    futures = [workers().submit(loop, turns, *args) for _ in range(helpers)]
+    loop(turns, *args)
+    done = _all_done(turns, parts, _PATIENCE)
+    for future in futures:  # a helper that has not begun yet is not needed any more
+        if not future.cancel() and not done:
+            future.result()
