@@ -175,6 +175,29 @@ def check_writable(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     return final
 
 
+def make_folder(folder: str | os.PathLike[str]) -> Path:
+    """Make a folder if it is missing, and make sure that files can be made in it, for work that takes long.
+
+    Raises
+    ------
+    OutputError
+        It is a file, or it cannot be made or written to.
+    """
+    place = Path(folder)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        hidden = _hidden_name(place / "a")
+        try:
+            hidden.mkdir()
+        finally:
+            _remove(hidden)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise OutputError(f"make folder ({folder}): it is a file, or inside of one. Choose another folder.") from error
+    except OSError as error:
+        raise output_error(folder, error) from error
+    return place
+
+
 def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
     """Return what the system said while writing `path`, as an `OutputError` with a remedy."""
     if isinstance(error, FileExistsError):

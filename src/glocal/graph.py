@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, DeviceError, InputError
-from glocal.kernels.known import check_range
+from glocal.kernels.known import check_range, unshared
 from glocal.lattice import Lattice
 from glocal.tensor_files import read_tensors
 
@@ -28,9 +28,9 @@ class Graph:
     Vertices with fewer edges are completed with edges of weight 0.
 
     A graph is immutable and shares the tensors that it is made of. If `neighbors` is changed in place later, the next
-    layer checks it again, so that an index out of range is always an error. (Changes through NumPy or `.data` are not
-    detected.) A graph is also a pytree: `torch.compile`, `torch.export` and `torch.utils._pytree` accept it as an
-    argument.
+    layer checks it again, so that an index out of range is always an error. Memory that NumPy shares is copied, because
+    torch does not see what NumPy writes. (Changes through `.data` are not detected.) A graph is also a pytree:
+    `torch.compile`, `torch.export` and `torch.utils._pytree` accept it as an argument.
 
     The graph of a grid stores only its rule, `lattice`. Its neighbours, and the weights of the boundary "zero", are
     computed when they are first read. Layers do not read them.
@@ -75,9 +75,11 @@ class Graph:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "num_sources", _checked_sources(self.neighbors, self.num_sources))
+        neighbors = self.neighbors
         if not torch.compiler.is_compiling():
-            check_range(self.neighbors, self.num_sources)  # before the conversion to int32 truncates large numbers
-        object.__setattr__(self, "neighbors", self.neighbors.to(torch.int32).contiguous())
+            check_range(neighbors, self.num_sources)  # before the conversion to int32 truncates large numbers
+            neighbors = unshared(neighbors)
+        object.__setattr__(self, "neighbors", neighbors.to(torch.int32).contiguous())
         for name in ("weights", "distances"):
             if getattr(self, name) is not None:
                 _check_edge_values(name, getattr(self, name), self)

@@ -167,6 +167,9 @@ def test_results_inside_the_inputs_are_no_inputs(call, folder):
         assert call(folder / "in", "-o", f"{folder}/in/out/", "--recursive", "--skip-existing") == 0
     assert files(folder / "in" / "out") == ["a.png", "b.png", "c.png"]
     assert not (folder / "in" / "out" / "out").exists()
+    for _ in range(2):  # and what is next to them does not become an input of the second run either
+        assert call(folder / "in", "-o", f"{folder}/in/{{stem}}_new{{ext}}", "--skip-existing") == 0
+    assert files(folder / "in") == ["a.png", "a_new.png", "b.png", "b_new.png", "c.png", "c_new.png"]
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

@@ -56,6 +56,17 @@ def test_views_and_graphs_that_share_the_tensor():
 
 
 @pytest.mark.usefixtures("backend")
+def test_memory_that_numpy_shares_is_copied():
+    """torch does not count what NumPy writes."""
+    array, x = neighbors().numpy(), torch.rand(100, 2)
+    shared = torch.from_numpy(array)
+    graphs = [glocal.Graph(shared), glocal.Graph(shared[:100])]
+    array[0, 0] = 150
+    for graph in graphs:
+        assert torch.equal(functional.extract(x, graph), functional.extract(x, glocal.Graph(neighbors())))
+
+
+@pytest.mark.usefixtures("backend")
 def test_between_forward_and_backward():
     nb, x = neighbors(), torch.rand(100, 2, requires_grad=True)
     y = functional.shared_conv(x, glocal.Graph(nb), torch.ones(9))

@@ -13,7 +13,7 @@ from torch import Tensor
 from glocal.errors import ArgumentError, DeviceError
 from glocal.graph import Graph
 from glocal.graphs.signals import as_signal, square_root
-from glocal.kernels import select
+from glocal.kernels import known, select
 from glocal.kernels.cpu.threads import undisturbed
 from glocal.kernels.matching import Matching, Sizes
 
@@ -105,6 +105,7 @@ def patch_graph(
     if progress is not None:
         progress(1.0)
     m = math.prod(_lattice(other, matching.source_stride))
+    known.trust_range(neighbors, m)
     return Graph(neighbors, None, square_root(squared), num_sources=m)
 
 

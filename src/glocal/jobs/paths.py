@@ -63,7 +63,7 @@ def plan_tasks(
     -------
     list[Task]
         The tasks in the order of the inputs; one that names a missing file, or an output of a format that cannot be
-        written, carries its error.
+        written, carries its error. Inputs that are outputs of other inputs are left out.
 
     Raises
     ------
@@ -90,7 +90,9 @@ def plan_tasks(
                 "Choose an output folder or a pattern that keeps them apart."
             )
         taken[key] = task.source
-    return tasks
+    # What an earlier run made of one of the inputs is no input: -o "{stem}_new{ext}" next to them, run a second time.
+    made = {task.target.absolute() for task in tasks if task.target.absolute() != task.source.absolute()}
+    return [task for task in tasks if task.source.absolute() not in made]
 
 
 def output_root(output: str | None) -> Path:

@@ -1,7 +1,8 @@
 """What was found out about a graph: facts about its tensors, kept for as long as the tensor lives and is not written to.
 
 torch counts the writes to a tensor; when the count or the memory changes, the facts are found again. Writes through
-NumPy or `.data` are not counted. So this is for the neighbours and weights of a graph, not for parameters.
+NumPy or `.data` are not counted. So this is for the neighbours and weights of a graph, not for parameters; and a graph
+copies neighbours whose memory NumPy shares (`unshared`).
 """
 
 from __future__ import annotations
@@ -58,8 +59,26 @@ def check_range(neighbors: Tensor, num_sources: int) -> None:
 
 
 def trust_range(neighbors: Tensor, num_sources: int) -> None:
-    """Mark neighbours that our own kernel computed as valid, so that they are not checked again."""
+    """Mark neighbours that our own kernel computed as valid, so that they are neither checked nor copied."""
     known(neighbors, "range", lambda: (0, num_sources - 1))
+    known(neighbors, "ours", lambda: True)
+
+
+def unshared(neighbors: Tensor) -> Tensor:
+    """Return a copy of neighbours if NumPy shares their memory, as after `torch.from_numpy`; otherwise the tensor itself.
+
+    torch does not count what NumPy writes, so a wrong index would not be noticed. torch marks such memory as not resizable.
+
+    >>> import numpy as np
+    >>> array = np.zeros((2, 1), np.int32)
+    >>> neighbors = unshared(torch.from_numpy(array))
+    >>> array[:] = 7
+    >>> neighbors.tolist()
+    [[0], [0]]
+    """
+    if neighbors.is_cuda or neighbors.untyped_storage().resizable() or known(neighbors, "ours", lambda: False):
+        return neighbors
+    return neighbors.clone()
 
 
 def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,9 +72,11 @@ def check_plotting() -> None:
     MissingDependencyError
         It is not installed.
     """
-    if importlib.util.find_spec("matplotlib") is None:
-        message = "reproduce: the plots need matplotlib, which is not installed. Install glocal[plot]."
-        raise MissingDependencyError(message)
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        message = f"reproduce: the plots need matplotlib, which cannot be imported ({error}). Install glocal[plot]."
+        raise MissingDependencyError(message) from error
 
 
 def plotted(

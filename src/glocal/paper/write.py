@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glocal.atomic import output_error, write_whole
+from glocal.atomic import make_folder, output_error, write_whole
 from glocal.errors import ArgumentError, OutputError
 from glocal.paper.blocks import Array, Block, Figure, Plate, Section, numbers_of
 from glocal.paper.page import render
@@ -66,12 +66,13 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     Raises
     ------
     OutputError
-        `folder` is a file, or holds a page already and `overwrite` is off.
+        `folder` is a file, cannot be written to, or holds a page already and `overwrite` is off.
     """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"reproduce ({folder}): it is a file, not a folder. Name another folder with -o.")
     if (folder / PAGE).exists() and not overwrite:
         raise OutputError(f"reproduce ({folder}): it holds a report already. Add --overwrite or choose another folder.")
+    make_folder(folder)
 
 
 def _plates(blocks: Sequence[Block]) -> Iterator[Plate]:

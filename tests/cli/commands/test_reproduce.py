@@ -1,11 +1,11 @@
 """`glocal reproduce` through real folders, and its messages."""
 
-import importlib.util
+import sys
 
 import pytest
 
 from glocal.cli import main
-from glocal.errors import ArgumentError, MissingDependencyError
+from glocal.errors import ArgumentError, MissingDependencyError, OutputError
 from glocal.paper import options
 
 
@@ -43,11 +43,18 @@ def test_parts_are_put_in_order():
 
 
 def test_a_missing_matplotlib_is_noticed_before_the_work(tmp_path, capsys, monkeypatch):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *rest: None if name == "matplotlib" else found(name, *rest)
-    )
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # so that its import fails
     monkeypatch.setattr("glocal.paper.reproduce._make", lambda *arguments: pytest.fail("the work began"))
     assert main.run(["reproduce", "-o", str(tmp_path / "r")]) == MissingDependencyError.exit_code
-    assert "the plots need matplotlib, which is not installed. Try: install glocal[plot]" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "the plots need matplotlib, which cannot be imported (" in said
+    assert said.endswith("Try: install glocal[plot].\n")
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("command", [["reproduce"], ["train", "image", "."], ["train", "speech", "."]])
+def test_a_folder_that_cannot_be_made_is_noticed_before_the_work(tmp_path, capsys, monkeypatch, command):
+    monkeypatch.setattr("glocal.paper.reproduce._make", lambda *arguments: pytest.fail("the work began"))
+    (tmp_path / "file").write_text("")
+    assert main.run([*command, "-o", str(tmp_path / "file" / "r")]) == OutputError.exit_code
+    assert f"make folder ({tmp_path}/file/r): it is a file, or inside of one. Try: choose" in capsys.readouterr().err

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,11 @@ _RANGE = 80  # decibels between black and white
 
 def check_plotting() -> None:
     """Refuse to start where matplotlib is missing."""
-    if importlib.util.find_spec("matplotlib") is None:
-        message = "speech: `plot` needs matplotlib, which is not installed. Install glocal[plot]."
-        raise MissingDependencyError(message)
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ImportError as error:
+        message = f"speech: `plot` needs matplotlib, which cannot be imported ({error}). Install glocal[plot]."
+        raise MissingDependencyError(message) from error
 
 
 class Spectrogram:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.apps.denoise.options import DataOptions, DeepTrainOptions, TrainOptions
+from glocal.atomic import make_folder
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.jobs.failures import Stopped
 
@@ -42,6 +43,7 @@ def train_image(
     options = replace(options, batch=deep.batch or 1)
     with joined(local_device(resolve(options.device))) as ranks:
         report = Report(run if ranks.first else replace(run, quiet=True))
+        make_folder(output)
         if deep.model is not None:
             _train_deep(data, output, options, deep, photos, report, ranks)
             return

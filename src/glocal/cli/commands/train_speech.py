@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal.apps.speech.options import SpeechTraining
+from glocal.atomic import make_folder
 from glocal.cli.shell.console import Report, RunOptions
 from glocal.jobs.failures import Stopped
 
@@ -32,6 +33,7 @@ def train_speech(
     from glocal.apps.speech.train import train_model
 
     report = Report(run)
+    make_folder(output)
     if options.model == "voice":
         _train_voice(data, output, options, report)
         return
