@@ -66,7 +66,8 @@ slow: $(VENV)/tests
 	$(BIN)/python -m pytest -m slow
 
 coverage: $(VENV)/tests
-	$(PIP) install "pytest-cov>=5"
+	$(PIP) install "pytest-cov>=7" "coverage>=7.10"
+	rm -rf out/coverage && mkdir -p out/coverage
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term
 
 package: $(VENV)/tests
@@ -87,6 +88,7 @@ bench: $(VENV)/tests
 	$(BIN)/glocal bench conv -o benchmarks/results/conv.json
 	$(BIN)/glocal bench style -o benchmarks/results/style.json
 	$(BIN)/python benchmarks/table.py README.md docs/*.md
+	$(BIN)/python benchmarks/chart.py docs/pictures
 
 reproduce: $(VENV)/run
 	$(PIP) install -e ".[plot]"

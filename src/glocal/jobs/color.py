@@ -96,7 +96,7 @@ class ColorJob(Job):
         return told
 
     def _draw(self, result: Recolored, inputs: Inputs) -> None:
-        """Draw the palettes of both methods, whichever made the picture."""
+        """Draw the palettes of both methods; the other one runs for this."""
         from glocal.apps.color.draw import palette_sheet
         from glocal.files.images.picture import Picture
         from glocal.files.images.write import write_image

@@ -59,7 +59,7 @@ class Inputs:
     """The inputs of a job: files, or images and samples in memory.
 
     target : where the result will go, for jobs that leave something beside it.
-    scratch : where large arrays go if they shall not stay in memory.
+    scratch : where large arrays go if they should not stay in memory.
     say : gets messages for people while the job runs.
     """
 

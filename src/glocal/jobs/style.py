@@ -25,7 +25,7 @@ class StyleJob(Job):
 
     glocal style PHOTO PAINTING -o OUT: several paintings are mixed, see --weights.
     glocal style PHOTOS... --painting PAINTING -o FOLDER/: each photo.
-    Ctrl-C saves the best so far. With a preset of networks, --resume --overwrite goes on from there.
+    Ctrl-C saves the best result so far. With a preset of networks, --resume --overwrite continues from there.
     """
 
     name: ClassVar[str] = "style"
@@ -100,7 +100,7 @@ class StyleJob(Job):
         assert inputs.target is not None
         told = super().run_file(inputs, progress)
         if told.pop("stopped"):
-            again = "; --resume --overwrite goes on from there" if checkpoint_path(inputs.target).exists() else ""
+            again = "; --resume --overwrite continues from there" if checkpoint_path(inputs.target).exists() else ""
             raise Stopped(f"the best so far is in {inputs.target}{again}")
         checkpoint_path(inputs.target).unlink(missing_ok=True)
         return told

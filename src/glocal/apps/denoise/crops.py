@@ -104,7 +104,7 @@ def reduced(picture: Array, scale: float) -> Array:
 
 @dataclass(frozen=True)
 class Example:
-    """Noisy crops (b, c, h, w), what the network is told of their noise, the clean crops, and the noise levels (b,)."""
+    """Noisy crops (b, c, h, w), the noise level or maps that the network gets, the clean crops, and the noise levels (b,)."""
 
     noisy: Tensor
     noise: Tensor

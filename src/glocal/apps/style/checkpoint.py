@@ -79,13 +79,13 @@ def load_checkpoint(path: str | os.PathLike[str], recipe: dict[str, Any]) -> Che
             if exact is not None:
                 _check_exact(exact, lab.numel())
     except OSError as error:
-        raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start anew.") from error
+        raise InputError(f"read checkpoint ({path}): there is none. Leave out --resume to start again.") from error
     except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise InputError(f"read checkpoint ({path}): it is damaged. Leave out --resume to start anew.") from error
+        raise InputError(f"read checkpoint ({path}): it is damaged. Leave out --resume to start again.") from error
     if key != _key(recipe):
         message = (
             f"read checkpoint ({path}): it belongs to a run with other options or pictures, or on another device. "
-            "Leave out --resume to start anew."
+            "Leave out --resume to start again."
         )
         raise InputError(message)
     return Checkpoint(level, iteration, lab, exact)

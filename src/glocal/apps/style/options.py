@@ -249,6 +249,6 @@ class StyleFiles:
     init: str = option("noise", "Start from noise, photo, or a picture file.")
     preview: str | None = option(None, "A picture that is rewritten during the work.", writes="picture")
     compare: str | None = option(None, "Also write photo, painting and result side by side.", writes="picture")
-    resume: bool = option(False, "Go on from the checkpoint that an interrupted run left.")
+    resume: bool = option(False, "Continue from the checkpoint that an interrupted run left.")
     checkpoints: bool = option(True, "Keep a checkpoint next to the output during the work.")
     recipe: str | None = option(None, "Also write the recipe to this JSON file.", writes="file")

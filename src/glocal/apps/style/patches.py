@@ -55,7 +55,7 @@ class _Level:
 
 @dataclass(eq=False)
 class _Run:
-    """The state of a run: the matches and their level, the picture, and what is told about it."""
+    """The state of a run: the matches and their level, the picture, and what is reported about it."""
 
     task: Task
     options: StyleOptions

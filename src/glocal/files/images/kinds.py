@@ -38,7 +38,7 @@ def as_picture(
         Order of the axes of arrays and tensors with three axes. None means channels last. A tensor whose first axis could
         be the channels is refused without it, because both orders are common and nothing is guessed.
     scratch : Scratch or None
-        Where the pixels of a file go if they shall not stay in memory.
+        Where the pixels of a file go if they should not stay in memory.
 
     Raises
     ------

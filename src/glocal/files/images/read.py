@@ -53,7 +53,7 @@ def read_image(
     """
     path = Path(path)
     with reading("image", path), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what decoders find odd in a file is of no use to people
+        warnings.simplefilter("ignore")  # what decoders find odd in a file does not help users
         data, name, (height, width) = _open(path, max_pixels)
         empty = np.empty if scratch is None else scratch.empty
         picture = CODECS[name].decode(data, empty)

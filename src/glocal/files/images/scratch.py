@@ -21,7 +21,7 @@ from glocal.files.images.picture import Array
 
 
 class Scratch:
-    """A place for arrays that shall not stay in memory.
+    """A place for arrays that should not stay in memory.
 
     Parameters
     ----------

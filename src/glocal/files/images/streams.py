@@ -1,4 +1,4 @@
-"""Lossy files whose pixels were not changed: the coded stream is kept, and only the metadata around it is written anew.
+"""Lossy files whose pixels were not changed: the coded stream is kept, and only the metadata around it is written again.
 
 Coding a JPEG again would change its pixels a little even if nobody touched them. So a picture remembers the file it was
 read from and a sum of its pixels; if the sum still holds when it is written in the same format, the stream is reused.

@@ -37,7 +37,7 @@ _DESCRIPTIVE = {270, 271, 272, 274, 305, 306, 315, 316, 18246, 18249, 33432, *ra
 _EXTRA, _ASSOCIATED, _UNASSOCIATED = 338, 1, 2  # channels beyond the colours: alpha that was multiplied in, or not
 _MAX_RATIO = 20000  # of decoded to stored bytes; an even picture in ZSTD can reach this, more is a bomb
 
-# What tifffile finds odd in a damaged file is of no use to people; without a handler it would go to their screen.
+# What tifffile finds odd in a damaged file does not help users; without a handler it would go to their screen.
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
 

@@ -104,7 +104,7 @@ def settle(block: bytes, turn: int = 1) -> bytes:
 
 
 def public(block: bytes) -> bytes:
-    """Write an EXIF block anew without the private tags of its first directory."""
+    """Write an EXIF block again, without the private tags of its first directory."""
     tags = parse(block)
     return pack({number: tag for number, tag in tags.items() if number < PRIVATE or isinstance(tag, dict)})
 
