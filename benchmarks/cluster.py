@@ -13,10 +13,10 @@ import contextlib
 import functools
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -90,19 +90,20 @@ def overhead(count: int = 1_000_000) -> list[dict[str, Any]]:
         folder.mkdir()
         for number in range(count):
             os.close(os.open(f"{folder}/{number:07}.txt", os.O_CREAT))
-        before, began = time.process_time(), time.perf_counter()
+        watch, began = Watch(os.getpid()), time.perf_counter()
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             run_batch(
                 "nothing", [str(folder)], nothing, estimate=functools.partial(seconds_of, seconds=1e-4),
-                suffixes={".txt"}, options=BatchOptions(cluster="local:2", output=f"{place}/out"), report=Report(RunOptions(quiet=True)),
+                suffixes={".txt"}, options=BatchOptions(cluster="local:2", output=f"{place}/out"),
+                report=Report(RunOptions(quiet=True)),
             )  # fmt: skip
-        seconds, client = time.perf_counter() - began, time.process_time() - before
+        seconds = time.perf_counter() - began
+        watch.stop.set()
         lines = (Path(place) / "out" / NAME).read_text().count('"done"')
         assert lines == count, (lines, count)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    client = watch.seconds.pop(os.getpid())
     row = {"work": f"{count:,} files without work", "seconds": seconds, "client_cpu_seconds": client}
-    row["worker_cpu_seconds"] = children.ru_utime + children.ru_stime
-    return [row | {"client_peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}]
+    return [row | {"worker_cpu_seconds": watch.cpu_seconds, "peak_mib": watch.peak}]
 
 
 def efficiency(count: int = 200) -> list[dict[str, Any]]:
@@ -143,16 +144,37 @@ def synthetic(path: Path, side: int) -> None:
     )
 
 
-def watched(arguments: list[str]) -> tuple[float, float]:
-    """Run a command on one thread; returns its seconds and the largest memory (PSS, MiB) of all its processes together."""
+class Watch(threading.Thread):
+    """Look at a process and all its descendants until it ends or `stop` is set: their memory together, and their time."""
+
+    def __init__(self, process: int, every: float = 0.25) -> None:
+        super().__init__(daemon=True)
+        self.process, self.every, self.stop = process, every, threading.Event()
+        self.peak, self.seconds = 0.0, dict[int, float]()
+        self.start()
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self.stop.wait(self.every):
+            family = _family(self.process)
+            self.peak = max(self.peak, sum(map(_pss, family)) / 1024)
+            self.seconds |= {one: spent for one in family if (spent := _seconds(one))}
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time of all of them."""
+        return sum(self.seconds.values())
+
+
+def watched(arguments: list[str]) -> tuple[float, Watch]:
+    """Run a command on one thread; returns its seconds, and the memory (PSS, MiB) and processor time of its processes."""
     command = [sys.executable, "-m", "glocal", *arguments]
+    began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    began, peak = time.perf_counter(), 0
-    while process.poll() is None:
-        peak = max(peak, sum(map(_pss, _family(process.pid))))
-        time.sleep(0.25)
-    assert process.returncode == 0, arguments
-    return time.perf_counter() - began, peak / 1024
+    watch = Watch(process.pid)
+    assert process.wait() == 0, arguments
+    watch.stop.set()
+    return time.perf_counter() - began, watch
 
 
 def _family(process: int) -> list[int]:
@@ -172,6 +194,13 @@ def _pss(process: int) -> int:
     return 0
 
 
+def _seconds(process: int) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        user, system = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
 def gigapixel(side: int = 32768) -> list[dict[str, Any]]:
     """Measure `glocal color` on one picture, through local:2 and in one process with one thread."""
     from glocal import samples
@@ -181,7 +210,7 @@ def gigapixel(side: int = 32768) -> list[dict[str, Any]]:
         folder = Path(place)
         synthetic(folder / "scan.tif", side)
         base = ["color", str(folder / "scan.tif"), str(samples.path("sunset.jpg")), "--quiet", "-o"]
-        two, peak = watched([*base, str(folder / "two.zarr"), "--cluster", "local:2", "--worker-threads", "1"])
+        two, both = watched([*base, str(folder / "two.zarr"), "--cluster", "local:2", "--worker-threads", "1"])
         one, alone = watched([*base, str(folder / "one.zarr")])
         files = [
             path.relative_to(folder / "one.zarr") for path in (folder / "one.zarr").rglob("c/**/*") if path.is_file()
@@ -190,8 +219,9 @@ def gigapixel(side: int = 32768) -> list[dict[str, Any]]:
             (folder / "one.zarr" / path).read_bytes() == (folder / "two.zarr" / path).read_bytes() for path in files
         )
     row = {"work": f"color, {megapixels / 1000:.2f} gigapixels", "megapixels": megapixels, "same_bytes": same}
-    row |= {"seconds": two, "peak_mib": peak, "one_seconds": one, "one_peak_mib": alone, "efficiency": one / two / 2}
-    return [row]
+    row |= {"seconds": two, "peak_mib": both.peak, "one_seconds": one, "one_peak_mib": alone.peak}
+    row |= {"cpu_seconds": both.cpu_seconds, "one_cpu_seconds": alone.cpu_seconds, "efficiency": one / two / 2}
+    return [row | {"cpu_efficiency": alone.cpu_seconds / both.cpu_seconds}]
 
 
 def store(rows: list[dict[str, Any]]) -> None:

@@ -130,9 +130,12 @@ def cluster(rows: list[dict[str, Any]]) -> list[str]:
         if "one_seconds" in row:
             other, ratio = f"one process, one thread: {row['one_seconds']:.0f} s", f"{row['efficiency']:.2f}"
             memory = f"{row['peak_mib']:.0f} MiB (one process: {row['one_peak_mib']:.0f})"
-        if "client_peak_mib" in row:
-            memory = f"{row['client_peak_mib']:.0f} MiB (command and scheduler)"
+            if "cpu_efficiency" in row:
+                ratio += f" ({row['cpu_efficiency']:.2f} of processor time)"
         rate = f", {row['megapixels'] / row['seconds']:.2f} Mpixel/s" if "megapixels" in row else ""
+        if "worker_cpu_seconds" in row:
+            other = f"processor time {row['client_cpu_seconds']:.0f} s (command), {row['worker_cpu_seconds']:.0f} s (workers)"
+            memory = f"{row['peak_mib']:.0f} MiB"
         lines.append(f"| {row['work']} | {row['seconds']:.0f} s{rate} | {other} | {ratio} | {memory} | {row['load']} |")
     return lines
 

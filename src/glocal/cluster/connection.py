@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import multiprocessing
+import multiprocessing.forkserver
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ _LOCAL_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": 1000,
     # Under load a new process takes long to start.
     "distributed.deploy.lost-worker-timeout": "60s",
+    # Libraries are imported once, not by each worker. The other systems have no process that forks safely.
+    "distributed.worker.multiprocessing-method": "forkserver" if sys.platform == "linux" else "spawn",
     # The plan of the command limits memory. Results are short lists, so there is nothing to move to the disk.
     "distributed.worker.memory.target": False,
     "distributed.worker.memory.spill": False,
@@ -84,6 +89,18 @@ def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str
         yield client
 
 
+def prepare_workers(*modules: str) -> None:
+    """Start the process from which the workers of a local cluster are forked; it imports what they need and waits.
+
+    This returns at once. If the process exists already, nothing happens. Only Linux has it.
+    """
+    if sys.platform == "linux":
+        multiprocessing.get_context("forkserver").set_forkserver_preload(
+            ["distributed", "glocal.cluster.worker", *modules]
+        )
+        multiprocessing.forkserver.ensure_running()
+
+
 def workers_of(client: Client, processes: int) -> int:
     """Return the number of workers, at least 1. A local cluster is asked to replace those that did not come back."""
     if processes:
@@ -108,6 +125,7 @@ def _local(processes: int, memory: int | None) -> Any:
     """Start a scheduler in this process and workers in others. Each worker runs one task at a time."""
     from distributed import LocalCluster
 
+    prepare_workers()
     return LocalCluster(
         n_workers=processes,
         threads_per_worker=1,

