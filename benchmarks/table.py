@@ -54,11 +54,11 @@ def speech(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def voice_graph(rows: list[dict[str, Any]]) -> list[str]:
-    """One row per kind of graph: the gain in SI-SDR of each seed."""
-    lines = ["| graph | parameters added | real noise | white noise |", "|---|---|---|---|"]
+    """One row per kind of graph and length of the excerpts: the gain in SI-SDR of each seed."""
+    lines = ["| graph | excerpts | parameters added | real noise | white noise |", "|---|---|---|---|---|"]
     for row in rows:
         cells = [" / ".join(f"{gain:+.3f}" for gain in row[name]) for name in ("real", "white")]
-        lines.append(f"| {row['kind']} | {row['parameters']:,} | {' | '.join(cells)} |")
+        lines.append(f"| {row['kind']} | {row['seconds']} s | {row['parameters']:,} | {' | '.join(cells)} |")
     return lines
 
 

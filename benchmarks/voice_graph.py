@@ -1,6 +1,7 @@
 """Measure what a non-local graph adds to the speech model `voice`.
 
     python benchmarks/voice_graph.py DATA -o RUNS --kind similar --seed 0 [--device cuda] [--steps 800]
+    python benchmarks/voice_graph.py DATA -o RUNS --kind local noise --seconds 30
     python benchmarks/voice_graph.py DATA -o RUNS --table
 
 The shipped network stays fixed. One layer is added before its last block, which starts as zero and is trained. All kinds
@@ -11,6 +12,9 @@ have the same layer, steps and mixtures; only the graph differs:
 - noise: the most similar ones among the quiet frames, which hold little speech
 - attention: the frames that a learned similarity finds, which also weighs the edges
 - harmonics: bins of the same frame, one and two pitches away; bins: the nearest bins
+
+The excerpts have 4 s. `--seconds 30` tries graphs that reach as far: each excerpt joins several recordings of speech, and
+noises that are shorter are repeated, so a graph can find the same noise again under other speech.
 
 DATA is a folder with `clean/` and `noise/`, or a packed file. `--table` compares the SI-SDR on the validation recordings.
 """
@@ -28,7 +32,7 @@ from torch import Tensor, nn
 from torch.nn import functional as tf
 
 from glocal.apps.speech.metrics import si_sdr
-from glocal.apps.speech.mixing import Mixer, Recordings
+from glocal.apps.speech.mixing import RATE, Mixer, Recordings
 from glocal.apps.speech.models import load_voice
 from glocal.apps.speech.voice import VoiceNet, on_lattice
 from glocal.apps.speech.voice_loss import voice_loss
@@ -40,6 +44,8 @@ RESULTS = Path(__file__).resolve().parent / "results" / "voice_graph.json"
 FRAMES = ("local", "random", "similar", "noise", "attention")
 BINS = ("bins", "harmonics")
 DEGREE, HIDDEN, MAPS = 9, 112, 6
+SHORT = 4  # seconds of an excerpt
+SOUND = 64  # seconds of sound in a step
 
 
 class GraphFrames(nn.Module):
@@ -156,43 +162,63 @@ def base_of(checkpoint: Path | None) -> VoiceNet:
     return net.eval().requires_grad_(False)
 
 
-def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, device: str) -> dict:
+def joined(sounds: list, length: int) -> list:
+    """Join neighbouring recordings until each has at least `length` samples; what is left over at the end is dropped."""
+    groups: list = [[]]
+    for sound in sounds:
+        groups[-1].append(sound)
+        if sum(map(len, groups[-1])) >= length:
+            groups.append([])
+    return [np.concatenate(group) for group in groups[:-1]]
+
+
+def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, seconds: int, device: str) -> dict:
     """Train the added layer; returns the SI-SDR of every validation pair, with the layer and without."""
     torch.manual_seed(seed)
     base = base.to(device)
     net = GraphVoice(base, kind).to(device)
     learned = [p for p in net.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=2e-3, weight_decay=0.01, betas=(0.9, 0.98))
-    mixer = Mixer(Recordings(data["speech"], device), Recordings(data["noise"], device), 64_000, 1000 + seed)
+    length, batch = RATE * seconds, SOUND // seconds
+    speech, held = data["speech"], data["speech_val"]
+    if seconds > SHORT:
+        speech, held = joined(speech, length * 6 // 5), joined(held, length)  # a recording may be played faster
+    mixer = Mixer(Recordings(speech, device), Recordings(data["noise"], device), length, 1000 + seed)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = 2e-3 * min(1, (step + 1) / 50) * (0.01 + 0.99 * (1 - step / steps))
-        clean, noisy = mixer.draw(16, step)
+        clean, noisy = mixer.draw(batch, step)
         with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
             out = net(noisy)
         optimiser.zero_grad()
         voice_loss(out.float(), clean, noisy).backward()
         nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
-    # 96 pairs at 5 dB of 3 s: two thirds with real noise, one third with white noise
-    pairs = [part.to(device).split(16) for part in validation_set(data["speech_val"], data["noise_val"], 96)]
+    # 5 dB: two thirds with real noise, one third with white noise
+    count, length = (96, 48_000) if seconds <= SHORT else (48, length)
+    pairs = [part.to(device).split(batch) for part in validation_set(held, data["noise_val"], count, length)]
     with torch.no_grad():
         scores = [torch.cat([si_sdr(f(y), x) for x, y in zip(*pairs, strict=True)]).tolist() for f in (net, base)]
     size = sum(p.numel() for p in learned)
-    return {"kind": kind, "seed": seed, "steps": steps, "parameters": size, "scores": scores}
+    return {"kind": kind, "seed": seed, "steps": steps, "seconds": seconds, "parameters": size, "scores": scores}
 
 
 def table(folder: Path) -> None:
     """Write the gains of each kind over the fixed network, for each seed, to benchmarks/results/voice_graph.json."""
     rows = []
-    for kind in (*FRAMES, *BINS):
-        found = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{kind}-*.json"))]
-        gains = [np.subtract(*run["scores"]) for run in found]
-        real = [float(g[: len(g) * 2 // 3].mean()) for g in gains]
-        white = [float(g[len(g) * 2 // 3 :].mean()) for g in gains]
-        if found:
-            rows.append({"kind": kind, "parameters": found[0]["parameters"], "real": real, "white": white})
-    steps = json.loads(next(folder.glob("*.json")).read_text())["steps"]
-    RESULTS.write_text(json.dumps({"benchmark": "voice_graph", "steps": steps, "rows": rows}, indent=1) + "\n")
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    for seconds in sorted({run["seconds"] for run in runs}):
+        for kind in (*FRAMES, *BINS):
+            found = [run for run in runs if (run["kind"], run["seconds"]) == (kind, seconds)]
+            if not found:
+                continue
+            gains = [np.subtract(*run["scores"]) for run in found]
+            real = [float(g[: len(g) * 2 // 3].mean()) for g in gains]
+            white = [float(g[len(g) * 2 // 3 :].mean()) for g in gains]
+            row = {"kind": kind, "seconds": seconds, "parameters": found[0]["parameters"], "real": real, "white": white}
+            errors = [float(g[: len(g) * 2 // 3].std() / (len(g) * 2 // 3) ** 0.5) for g in gains]
+            rows.append(row | {"error": errors})
+    kept = {"benchmark": "voice_graph", "steps": runs[0]["steps"], "rows": rows}
+    RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
     for row in rows:
         print(row)
 
@@ -205,6 +231,7 @@ def main() -> None:
     parser.add_argument("--kind", choices=(*FRAMES, *BINS), nargs="+", default=[])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, default=800)
+    parser.add_argument("--seconds", type=int, default=SHORT, help="of an excerpt")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--checkpoint", type=Path, help="of a training, instead of the shipped network")
     parser.add_argument("--table", action="store_true")
@@ -212,8 +239,9 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     data = load_recordings(given.data) if given.kind else {}
     for kind in given.kind:
-        found = train(data, base_of(given.checkpoint), kind, given.seed, steps=given.steps, device=given.device)
-        (given.output / f"{kind}-{given.seed}.json").write_text(json.dumps(found))
+        base = base_of(given.checkpoint)
+        found = train(data, base, kind, given.seed, steps=given.steps, seconds=given.seconds, device=given.device)
+        (given.output / f"{kind}-{given.seconds}-{given.seed}.json").write_text(json.dumps(found))
         print(kind, given.seed, np.subtract(*found["scores"]).mean(), flush=True)
     if given.table:
         table(given.output)

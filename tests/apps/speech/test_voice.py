@@ -135,9 +135,11 @@ def test_a_step_and_a_seed_decide_the_mixture(data):
 def test_every_kind_of_noise_is_finite_and_has_a_level(data):
     mixer = Mixer(Recordings(data["speech"], "cpu"), Recordings(data["noise"], "cpu"), 8000, 0)
     g = torch.Generator().manual_seed(0)
-    for noise in (mixer._babble(3, g), mixer._notes(3, g), mixer._hum(3, g), mixer._noise(16, g)):
+    for noise in (mixer._babble(3, g), mixer._notes(3, g), mixer._knocks(3, g), mixer._hum(3, g), mixer._noise(16, g)):
         assert torch.isfinite(noise).all()
         assert (noise.std(1) > 0.3).all()
+    swells = mixer._swells(3, g)
+    assert 1.5 < float(swells.max() / swells.min()) < 10 ** (24 / 20)
 
 
 def test_faster_play_raises_the_pitch(data):

@@ -1,5 +1,7 @@
 """Noisy speech for training, mixed on the fly: recorded and synthetic noises, speeds, filters, rooms, hum and clipping.
 
+Some excerpts have almost no noise, so that clean speech learns to stay as it is.
+
 Everything is drawn on the device from (seed, step), so a training that stops and continues gets the same sounds.
 """
 
@@ -79,6 +81,7 @@ class Mixer:
         noise = self._noise(rows, g)
         level = self._uniform(rows, -5, 20, g)
         level = torch.where(self._chance(rows, 0.08, g), level + 25, level)
+        level = torch.where(self._chance(rows, 0.06, g), level + 60, level)  # clean speech, which must not change
         noise = noise * (rms(clean) / rms(noise) * 10 ** (-level / 20))
         clean = torch.where(self._chance(rows, 0.02, g), torch.zeros_like(clean), clean)
         gain = 10 ** (-self._uniform(rows, 10, 35, g) / 20) / rms(clean + noise)
@@ -91,22 +94,25 @@ class Mixer:
         return torch.where(narrow, _half_band(clean), clean), torch.where(narrow, _half_band(clipped), clipped)
 
     def _noise(self, rows: int, g: torch.Generator) -> Tensor:
-        """Noise (rows, n) of level 1: recorded, or babble, or notes, or synthetic; with filters, rooms, hiss and hum."""
+        """Noise (rows, n): recorded, or babble, notes, knocks, or synthetic; with filters, rooms, swells, hiss and hum."""
         real = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
         other = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
         other = other / rms(other) * 10 ** (-self._uniform(rows, 0, 15, g) / 20)
         real = torch.where(self._chance(rows, 0.35, g), real / rms(real) + other, real / rms(real))
+        real = torch.where(self._chance(rows, 0.3, g), real.flip(1), real)
         places = torch.randperm(rows, generator=g, device=self.device)
-        crowd, music = places[: rows // 8], places[rows // 8 : rows // 8 + rows // 16]
+        crowd, music, knocks, _ = places.split([rows // 8, rows // 16, rows // 16, rows - rows // 8 - 2 * (rows // 16)])
         if len(music):
             real[crowd], real[music] = self._babble(len(crowd), g), self._notes(len(music), g)
+            real[knocks] = real[knocks] * 0.2 + self._knocks(len(knocks), g)
         tilt = self._slopes(rows, -4, 2, g) * self._chance(rows, 0.4, g)
         real = filtered(real, self._curves(rows, 8.0, g) + tilt)
-        real = torch.where(self._chance(rows, 0.15, g), rooms(real, g), real)
+        real = torch.where(self._chance(rows, 0.3, g), rooms(real, g), real)
+        real = torch.where(self._chance(rows, 0.2, g), real * self._swells(rows, g), real)
         white = torch.randn(rows, self.length, generator=g, device=self.device)
         coloured = filtered(white, self._slopes(rows, -8, 4, g))
-        synthetic = torch.where(self._chance(rows, 0.6, g), white, coloured)
-        noise = torch.where(self._chance(rows, 0.28, g), synthetic / rms(synthetic), real / rms(real))
+        synthetic = torch.where(self._chance(rows, 0.65, g), white, coloured)
+        noise = torch.where(self._chance(rows, 0.4, g), synthetic / rms(synthetic), real / rms(real))
         hiss = coloured / rms(coloured) * 10 ** (-self._uniform(rows, 5, 25, g) / 20)
         noise = torch.where(self._chance(rows, 0.25, g), noise + hiss, noise)
         hum = self._hum(rows, g) * 10 ** (-self._uniform(rows, 0, 20, g) / 20)
@@ -144,6 +150,27 @@ class Mixer:
             tone = torch.stack([size[k] / (k + 1) * torch.sin((k + 1) * phase) for k in range(5)]).sum(0)
             total = total + tone * torch.exp(-(beat - note) * self._uniform(rows, 0.5, 5, g))
         return total / rms(total)
+
+    def _knocks(self, rows: int, g: torch.Generator) -> Tensor:
+        """Return short sounds at random times, one to ten a second: a burst of noise with three tones, all decaying."""
+        time = torch.arange(RATE // 4, device=self.device) / RATE
+        often = self._uniform(rows, 1, 10, g) / RATE
+        struck = torch.rand(rows, self.length, generator=g, device=self.device) < often
+        size = torch.randn(rows, self.length, generator=g, device=self.device) * struck
+        size[:, 0] += 1  # at least one
+        sound = self._uniform(rows, 0, 1, g) * torch.randn(rows, len(time), generator=g, device=self.device)
+        for _ in range(3):
+            pitch = 100 * 60 ** self._uniform(rows, 0, 1, g)
+            sound = sound + self._uniform(rows, 0, 2, g) * torch.sin(2 * math.pi * pitch * time)
+        sound = sound * torch.exp(-time / (0.002 * 40 ** self._uniform(rows, 0, 1, g)))
+        n = self.length + len(time)
+        out = torch.fft.irfft(torch.fft.rfft(size, n=n) * torch.fft.rfft(sound, n=n), n=n)[:, : self.length]
+        return out / rms(out)
+
+    def _swells(self, rows: int, g: torch.Generator) -> Tensor:
+        """Return gains (rows, n) that change by up to 12 dB up and down, several times in a few seconds."""
+        points = 12 * (2 * torch.rand(rows, 1, 2 + 3 * self.length // RATE, generator=g, device=self.device) - 1)
+        return 10 ** (tf.interpolate(points, size=self.length, mode="linear", align_corners=True)[:, 0] / 20)
 
     def _hum(self, batch: int, g: torch.Generator) -> Tensor:
         base = (50 + 10 * self._chance(batch, 0.5, g)) * self._uniform(batch, 0.98, 1.02, g)

@@ -18,7 +18,7 @@ _FAINT = 1e-3  # segments that are 30 dB below the loudest are not compared
 
 
 def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
-    """`-0.05 SI-SDR + 10 (0.7 |magnitudes| + 0.3 |complex|) + 2 (1 - correlation of envelopes)`.
+    """`-0.07 SI-SDR + 10 (0.7 |magnitudes| + 0.3 |complex|) + 3 (1 - correlation of envelopes)`.
 
     The second term is the squared distance of compressed spectra, averaged over three windows. The third is close to
     STOI, a measure of how well speech is understood. For rows without speech only the spectra count. Signals (b, n) are
@@ -27,8 +27,8 @@ def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
     scale = 1 / rms(noisy)
     out, clean = out * scale, clean * scale
     heard = (clean.square().mean(1) > 1e-6).to(out.dtype)
-    ratio = si_sdr(out, clean).clamp(max=35) * heard
-    total = -0.05 * ratio.sum() / heard.sum().clamp(min=1)
+    ratio = si_sdr(out, clean).clamp(max=40) * heard
+    total = -0.07 * ratio.sum() / heard.sum().clamp(min=1)
     for size in _WINDOWS:
         a, b = (_spectra(s, size) for s in (out, clean))
         pa, pb = (z.square().sum(-1) + _TINY for z in (a, b))
@@ -37,7 +37,7 @@ def voice_loss(out: Tensor, clean: Tensor, noisy: Tensor) -> Tensor:
         near = 0.7 * (ma - mb).square().mean() + 0.3 * (za - zb).square().sum(-1).mean()
         total = total + 10 * near / len(_WINDOWS)
         if size == 2 * _WINDOWS[0] and pa.shape[1] >= _SEGMENT:
-            total = total + 2 * (1 - _agreement(pa, pb))
+            total = total + 3 * (1 - _agreement(pa, pb))
     return total
 
 

@@ -36,11 +36,12 @@ _PARTS = ("speech", "noise", "speech_val", "noise_val")
 class VoicePlan:
     """The settings of a training. All of them affect the result."""
 
-    steps: int = 16_600
+    steps: int = 24_900
     batch: int = 32
     seconds: float = 4.0
     rate: float = 2e-3
     warmup: int = 500
+    hold: float = 0.4
     decay: float = 0.01
     clip: float = 1.0
     average: float = 0.9995
@@ -52,10 +53,15 @@ class VoicePlan:
         return cls(steps=cls.steps if steps is None else steps, seed=seed, rate=cls.rate if fresh else cls.rate / 2)
 
     def rate_at(self, step: int) -> float:
-        """Return the step size: a linear start, then half a cosine down to a hundredth."""
+        """Return the step size: a linear start, constant up to the fraction `hold`, then half a cosine to a hundredth.
+
+        >>> [round(VoicePlan(steps=1000, warmup=100, rate=1.0).rate_at(step), 3) for step in (0, 99, 400, 700, 1000)]
+        [0.01, 1.0, 1.0, 0.505, 0.01]
+        """
         if step < self.warmup:
             return self.rate * (step + 1) / self.warmup
-        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        first = max(self.warmup, self.hold * self.steps)
+        done = max(0.0, step - first) / max(1.0, self.steps - first)
         return self.rate * (0.01 + 0.99 * 0.5 * (1 + float(np.cos(np.pi * min(1.0, done)))))
 
 
@@ -151,14 +157,14 @@ class VoiceTraining:
 
 
 def validation_set(
-    speech: list[NDArray[np.int16]], noise: list[NDArray[np.int16]], count: int = 48
+    speech: list[NDArray[np.int16]], noise: list[NDArray[np.int16]], count: int = 48, length: int = 48_000
 ) -> tuple[Tensor, Tensor]:
-    """Return fixed pairs (count, n) at 5 dB of 3 s; the last third has white noise."""
+    """Return fixed pairs (count, length) at 5 dB; the last third has white noise."""
     draw = np.random.default_rng(0)
     clean, noisy = [], []
     for i in range(count):
-        s = _cut(speech[i % len(speech)], 48_000, draw)
-        e = _cut(noise[i % len(noise)], 48_000, draw) if i < count * 2 // 3 else draw.standard_normal(48_000)
+        s = _cut(speech[i % len(speech)], length, draw)
+        e = _cut(noise[i % len(noise)], length, draw) if i < count * 2 // 3 else draw.standard_normal(length)
         e = e * (np.sqrt((s**2).mean() / max(1e-12, (e**2).mean())) * 10 ** (-5 / 20))
         clean.append(s)
         noisy.append(s + e)
