@@ -13,7 +13,7 @@ from torch import Tensor
 _XYZ_FROM_RGB = ((0.412453, 0.357580, 0.180423), (0.212671, 0.715160, 0.072169), (0.019334, 0.119193, 0.950227))
 _WHITE = (0.95047, 1.0, 1.08883)
 _KNEE = 0.008856  # (6/29)^3, rounded as CIE prints it; scikit-image uses the same
-_LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as JPEG has it
+LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601, as JPEG has it
 
 _Colors = TypeVar("_Colors", Tensor, NDArray[np.float32], NDArray[np.float64])
 
@@ -27,8 +27,8 @@ def luma(rgb: _Colors) -> _Colors:
     tensor([1.0000, 0.5870])
     """
     if isinstance(rgb, Tensor):
-        return rgb @ rgb.new_tensor(_LUMA)
-    return rgb @ np.array(_LUMA, dtype=rgb.dtype)
+        return rgb @ rgb.new_tensor(LUMA)
+    return rgb @ np.array(LUMA, dtype=rgb.dtype)
 
 
 def lab_from_rgb(rgb: Tensor) -> Tensor:

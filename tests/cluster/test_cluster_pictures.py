@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,9 @@ from glocal.cluster.pictures import run_picture
 from glocal.cluster.sources import open_source
 from glocal.cluster.stores import ZarrPixels, chunk_file, level_shapes
 from glocal.cluster.tiles import halved
-from glocal.errors import InputError, OutputError
+from glocal.errors import InputError, MemoryLimitError, OutputError
 from glocal.files.images.read import read_image, read_recipe
-from glocal.jobs.batch import perform
+from glocal.jobs.batch import failure, perform
 from glocal.jobs.denoise import DenoiseFiles, DenoiseJob, DenoiseOptions
 from glocal.jobs.job import ImageOutput
 
@@ -159,7 +160,11 @@ def test_a_tile_that_fails_is_named_and_the_store_can_be_continued(folder, tmp_p
     job = DenoiseJob(DenoiseOptions(model="local"), DenoiseFiles(), ImageOutput())
 
     def run(tasks, work, estimate, title):
-        return iter([*shell_tiles._one_by_one(1)(tasks, lambda value: None, work, estimate)])
+        for task in tasks:
+            try:
+                yield perform(replace(task, memory=1), work, estimate, lambda value: None)
+            except MemoryLimitError as error:
+                yield failure(task, error)
 
     with pytest.raises(OutputError, match=r"20 tile\(s\) failed; the first: error: .*memory.*Run it again with --skip"):
         run_picture(

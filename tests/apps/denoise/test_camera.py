@@ -91,12 +91,12 @@ def test_the_noise_of_a_camera_is_coarse_and_grows_with_the_gain() -> None:
 
 
 def test_demosaicing_keeps_constants_and_slopes() -> None:
-    from glocal.apps.denoise.camera import _bayer, _demosaic_bilinear, _demosaic_exact
+    from glocal.apps.denoise.camera import bayer, demosaic_bilinear, demosaic_exact
 
     ramp = torch.linspace(0, 1, 16).expand(1, 3, 16, 16)
-    masks = _bayer(ramp)
+    masks = bayer(ramp)
     mosaic = (ramp * masks).sum(1, keepdim=True)
-    for fill in (_demosaic_exact, _demosaic_bilinear):
+    for fill in (demosaic_exact, demosaic_bilinear):
         torch.testing.assert_close(fill(mosaic, masks)[:, :, 3:-3, 3:-3], ramp[:, :, 3:-3, 3:-3])
 
 

@@ -160,9 +160,9 @@ def test_grid_layers_are_convolutions():
     for layer, dilation in zip(net.grid, (1, 2, 4, 8, 1), strict=True):
         y = y + torch.nn.functional.leaky_relu(plain_layer(layer, y, dilation), 0.1)
     expected = plain_layer(net.gain, y, 1)[..., 0] + x[..., 3]
-    torch.testing.assert_close(net._grid_layers(x), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(net.grid_layers(x), expected, rtol=1e-4, atol=1e-5)
     with torch.no_grad():
-        torch.testing.assert_close(net._grid_layers(x), expected, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(net.grid_layers(x), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_frame_layers_are_convolutions_and_a_layer_between_similar_frames():
@@ -176,7 +176,7 @@ def test_frame_layers_are_convolutions_and_a_layer_between_similar_frames():
     between = torch.einsum("ndc,dcm->nm", patches, net.similar.filters) + net.similar.bias
     y = y + torch.nn.functional.leaky_relu(between, 0.1).view(2, 15, -1)
     y = y + torch.nn.functional.leaky_relu(plain_layer(net.after[0], y, 1), 0.1)
-    torch.testing.assert_close(net._frame_layers(x, graph), plain_layer(net.leave, y, 1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(net.frame_layers(x, graph), plain_layer(net.leave, y, 1), rtol=1e-4, atol=1e-5)
 
 
 def test_similar_frames_are_the_nearest_within_reach():

@@ -135,10 +135,10 @@ def test_a_step_and_a_seed_decide_the_mixture(data):
 def test_every_kind_of_noise_is_finite_and_has_a_level(data):
     mixer = Mixer(Recordings(data["speech"], "cpu"), Recordings(data["noise"], "cpu"), 8000, 0)
     g = torch.Generator().manual_seed(0)
-    for noise in (mixer._babble(3, g), mixer._notes(3, g), mixer._knocks(3, g), mixer._hum(3, g), mixer._noise(16, g)):
+    for noise in (mixer.babble(3, g), mixer.notes(3, g), mixer.knocks(3, g), mixer.hum(3, g), mixer.noises(16, g)):
         assert torch.isfinite(noise).all()
         assert (noise.std(1) > 0.3).all()
-    swells = mixer._swells(3, g)
+    swells = mixer.swells(3, g)
     assert 1.5 < float(swells.max() / swells.min()) < 10 ** (24 / 20)
 
 
@@ -146,7 +146,7 @@ def test_faster_play_raises_the_pitch(data):
     time = np.arange(64_000) / 16000
     tone = Recordings([np.round(9000 * np.sin(2 * np.pi * 1000 * time)).astype(np.int16)], "cpu")
     mixer = Mixer(tone, Recordings(data["noise"], "cpu"), 16_000, 0)
-    rows = mixer._stretched(tone, 8, (90, 95, 100, 110), torch.Generator().manual_seed(0), by_file=True)
+    rows = mixer.stretched(tone, 8, (90, 95, 100, 110), torch.Generator().manual_seed(0), by_file=True)
     pitch = torch.fft.rfft(rows).abs().argmax(1)
     assert len(set(pitch.tolist())) > 2
     assert 900 <= int(pitch.min()) < int(pitch.max()) <= 1100

@@ -132,10 +132,10 @@ def _to_raw(photos: Tensor, camera: Camera) -> Tensor:
 
 def _demosaiced(values: Tensor, camera: Camera) -> Tensor:
     """Keep one colour for each pixel of (b, 3, h, w), and fill in the others."""
-    masks = _bayer(values)
+    masks = bayer(values)
     mosaic = (values * masks).sum(1, keepdim=True)
     exact = camera.exact.view(-1, 1, 1, 1)
-    return torch.where(exact, _demosaic_exact(mosaic, masks), _demosaic_bilinear(mosaic, masks))
+    return torch.where(exact, demosaic_exact(mosaic, masks), demosaic_bilinear(mosaic, masks))
 
 
 def _develop(raw: Tensor, camera: Camera) -> Tensor:
@@ -146,7 +146,7 @@ def _develop(raw: Tensor, camera: Camera) -> Tensor:
     return curve + camera.contrast.view(-1, 1, 1, 1) * (curve * curve * (3 - 2 * curve) - curve)
 
 
-def _bayer(raw: Tensor) -> Tensor:
+def bayer(raw: Tensor) -> Tensor:
     """Return the masks (1, 3, h, w) of red, green and blue: rows RGRG, GBGB."""
     h, w = raw.shape[2:]
     row, column = torch.arange(h, device=raw.device)[:, None] % 2, torch.arange(w, device=raw.device)[None] % 2
@@ -162,14 +162,15 @@ def _filtered(planes: Tensor, filters: tuple[tuple[float, ...], ...], total: flo
     return functional.conv2d(wide, weights.expand(channels, 1, -1, -1), groups=channels)
 
 
-def _demosaic_bilinear(mosaic: Tensor, masks: Tensor) -> Tensor:
+def demosaic_bilinear(mosaic: Tensor, masks: Tensor) -> Tensor:
+    """Fill the missing colours (b, 3, h, w) by means of the nearest known ones."""
     known = mosaic * masks
     green = _filtered(known[:, 1:2], _CROSS, 4)
     red, blue = (_filtered(known[:, i : i + 1], _SQUARE, 4) for i in (0, 2))
     return torch.cat([red, green, blue], 1)
 
 
-def _demosaic_exact(mosaic: Tensor, masks: Tensor) -> Tensor:
+def demosaic_exact(mosaic: Tensor, masks: Tensor) -> Tensor:
     """Fill in each colour bilinearly, corrected by the gradient of the colour that is known there."""
     column = tuple(zip(*_ROW, strict=True))
     at_green, in_row, in_column, other = (_filtered(mosaic, f, 8) for f in (_GREEN, _ROW, column, _OTHER))

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from glocal.color_space import LUMA
+
 # The tables of the JPEG standard (annex K) at quality 50.
 _LUMA = (
     (16, 11, 10, 16, 24, 40, 51, 61),
@@ -29,7 +31,7 @@ _CHROMA = (
     (99,) * 8,
     (99,) * 8,
 )
-TO_YCC = torch.tensor([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
+TO_YCC = torch.tensor([LUMA, [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
 _DCT = torch.tensor(
     [
         [math.sqrt((1 if k == 0 else 2) / 8) * math.cos((2 * n + 1) * k * math.pi / 16) for n in range(8)]

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from glocal.color_space import LUMA
+
 BINS = 8  # of brightness
 SCALES = 3
 PLANES = 2  # luma, chroma
@@ -28,7 +30,7 @@ _PRIOR = 12.0  # patches for which a bin's own reading counts as much as that of
 _LEAST = 64  # sides; smaller pictures are reflected
 
 # Rows: luma, blue and red difference. The differences are scaled such that white noise is as strong as in one channel.
-_COLORS = torch.tensor([[0.299, 0.587, 0.114], [-0.169, -0.331, 0.5], [0.5, -0.419, -0.081]])
+_COLORS = torch.tensor([LUMA, [-0.169, -0.331, 0.5], [0.5, -0.419, -0.081]])
 _COLORS = _COLORS / _COLORS.norm(dim=1, keepdim=True)
 _LAPLACIAN = torch.tensor([[1.0, -2.0, 1.0], [-2.0, 4.0, -2.0], [1.0, -2.0, 1.0]]) / 6
 
@@ -80,7 +82,7 @@ def noise_maps(pictures: Tensor, profile: Tensor) -> Tensor:
 def _light(pictures: Tensor) -> Tensor:
     """Return the luma (b, 1, h, w) of pictures (b, 3, h, w), with nothing that a recorded CUDA graph forbids."""
     red, green, blue = pictures.float().split(1, 1)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    return LUMA[0] * red + LUMA[1] * green + LUMA[2] * blue
 
 
 def _reflected(pictures: Tensor) -> Tensor:

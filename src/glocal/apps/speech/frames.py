@@ -138,14 +138,14 @@ class FrameNet(nn.Module):
         graph = graph.with_weights(normalize(self.rule(graph.distances)))
         b, t, f = power.shape
         typical = self.average(above.reshape(b * t, f), graph).view(b, t, f)
-        logits = self._frame_layers(torch.cat([above, typical, colour], -1), graph)
-        return self._grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
+        logits = self.frame_layers(torch.cat([above, typical, colour], -1), graph)
+        return self.grid_layers(torch.stack([above, typical, colour, logits], -1)).sigmoid()
 
     def graph(self, above: Tensor) -> Graph:
         """Return the graph of the non-local layers, from `features` (b, t, bins): b t vertices, with distances."""
         return similar_frames(above, k=self.shape.neighbors, radius=self.shape.radius, bands=self.shape.bands)
 
-    def _frame_layers(self, x: Tensor, graph: Graph) -> Tensor:
+    def frame_layers(self, x: Tensor, graph: Graph) -> Tensor:
         """(b, t, 3 bins) -> (b, t, bins)."""
         b, t, _ = x.shape
         alone = grid_graph((t,), size=1, device=x.device)
@@ -160,7 +160,7 @@ class FrameNet(nn.Module):
         logits: Tensor = self.leave(self.dropout(x), alone)
         return logits
 
-    def _grid_layers(self, x: Tensor) -> Tensor:
+    def grid_layers(self, x: Tensor) -> Tensor:
         """(b, t, bins, 4) -> (b, t, bins). Without gradients, in tiles of bounded memory."""
         if torch.is_grad_enabled():
             return self._grid_tile(x)

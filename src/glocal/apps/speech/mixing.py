@@ -75,10 +75,10 @@ class Mixer:
 
     def _several(self, rows: int, number: int) -> tuple[Tensor, Tensor]:
         g = self.generator.manual_seed(self.seed * 1_000_003 + number)
-        clean = self._gaps(self._stretched(self.speech, rows, _SPEEDS[2:-2], g, by_file=False), g)
+        clean = self._gaps(self.stretched(self.speech, rows, _SPEEDS[2:-2], g, by_file=False), g)
         clean = filtered(clean, self._curves(rows, 6.0, g))
         clean = torch.where(self._chance(rows, 0.25, g), rooms(clean, g), clean)
-        noise = self._noise(rows, g)
+        noise = self.noises(rows, g)
         level = self._uniform(rows, -5, 20, g)
         level = torch.where(self._chance(rows, 0.08, g), level + 25, level)
         level = torch.where(self._chance(rows, 0.06, g), level + 60, level)  # clean speech, which must not change
@@ -93,32 +93,32 @@ class Mixer:
         narrow = self._chance(rows, 0.06, g)
         return torch.where(narrow, _half_band(clean), clean), torch.where(narrow, _half_band(clipped), clipped)
 
-    def _noise(self, rows: int, g: torch.Generator) -> Tensor:
+    def noises(self, rows: int, g: torch.Generator) -> Tensor:
         """Noise (rows, n): recorded, or babble, notes, knocks, or synthetic; with filters, rooms, swells, hiss and hum."""
-        real = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
-        other = self._stretched(self.noise, rows, _SPEEDS, g, by_file=True)
+        real = self.stretched(self.noise, rows, _SPEEDS, g, by_file=True)
+        other = self.stretched(self.noise, rows, _SPEEDS, g, by_file=True)
         other = other / rms(other) * 10 ** (-self._uniform(rows, 0, 15, g) / 20)
         real = torch.where(self._chance(rows, 0.35, g), real / rms(real) + other, real / rms(real))
         real = torch.where(self._chance(rows, 0.3, g), real.flip(1), real)
         places = torch.randperm(rows, generator=g, device=self.device)
         crowd, music, knocks, _ = places.split([rows // 8, rows // 16, rows // 16, rows - rows // 8 - 2 * (rows // 16)])
         if len(music):
-            real[crowd], real[music] = self._babble(len(crowd), g), self._notes(len(music), g)
-            real[knocks] = real[knocks] * 0.2 + self._knocks(len(knocks), g)
+            real[crowd], real[music] = self.babble(len(crowd), g), self.notes(len(music), g)
+            real[knocks] = real[knocks] * 0.2 + self.knocks(len(knocks), g)
         tilt = self._slopes(rows, -4, 2, g) * self._chance(rows, 0.4, g)
         real = filtered(real, self._curves(rows, 8.0, g) + tilt)
         real = torch.where(self._chance(rows, 0.3, g), rooms(real, g), real)
-        real = torch.where(self._chance(rows, 0.2, g), real * self._swells(rows, g), real)
+        real = torch.where(self._chance(rows, 0.2, g), real * self.swells(rows, g), real)
         white = torch.randn(rows, self.length, generator=g, device=self.device)
         coloured = filtered(white, self._slopes(rows, -8, 4, g))
         synthetic = torch.where(self._chance(rows, 0.65, g), white, coloured)
         noise = torch.where(self._chance(rows, 0.4, g), synthetic / rms(synthetic), real / rms(real))
         hiss = coloured / rms(coloured) * 10 ** (-self._uniform(rows, 5, 25, g) / 20)
         noise = torch.where(self._chance(rows, 0.25, g), noise + hiss, noise)
-        hum = self._hum(rows, g) * 10 ** (-self._uniform(rows, 0, 20, g) / 20)
+        hum = self.hum(rows, g) * 10 ** (-self._uniform(rows, 0, 20, g) / 20)
         return torch.where(self._chance(rows, 0.06, g), noise + hum, noise)
 
-    def _stretched(
+    def stretched(
         self, source: Recordings, rows: int, speeds: tuple[int, ...], g: torch.Generator, *, by_file: bool
     ) -> Tensor:
         """Excerpts that are played at one of `speeds`, in percent; pitch and speed change together."""
@@ -130,14 +130,14 @@ class Mixer:
             parts.append(_resampled(taken, self.length))
         return torch.cat(parts)
 
-    def _babble(self, rows: int, g: torch.Generator) -> Tensor:
+    def babble(self, rows: int, g: torch.Generator) -> Tensor:
         """Return three to six voices at once."""
         voices = self.speech.excerpts(6 * rows, self.length, g, by_file=False)
         voices = (voices / rms(voices)).unflatten(0, (6, rows)) * 10 ** (-self._uniform(6, 0, 10, g) / 20).unsqueeze(2)
         voices[3:] *= (torch.rand(3, rows, 1, generator=g, device=self.device) < 0.6).float()
         return voices.sum(0)
 
-    def _notes(self, rows: int, g: torch.Generator) -> Tensor:
+    def notes(self, rows: int, g: torch.Generator) -> Tensor:
         """Return four instruments that play random notes of 0.15 to 0.6 s with a few harmonics and a decay: a simple music."""
         time = torch.arange(self.length, device=self.device) / RATE
         total = torch.zeros(rows, self.length, device=self.device)
@@ -151,7 +151,7 @@ class Mixer:
             total = total + tone * torch.exp(-(beat - note) * self._uniform(rows, 0.5, 5, g))
         return total / rms(total)
 
-    def _knocks(self, rows: int, g: torch.Generator) -> Tensor:
+    def knocks(self, rows: int, g: torch.Generator) -> Tensor:
         """Return short sounds at random times, one to ten a second: a burst of noise with three tones, all decaying."""
         time = torch.arange(RATE // 4, device=self.device) / RATE
         often = self._uniform(rows, 1, 10, g) / RATE
@@ -167,12 +167,13 @@ class Mixer:
         out = torch.fft.irfft(torch.fft.rfft(size, n=n) * torch.fft.rfft(sound, n=n), n=n)[:, : self.length]
         return out / rms(out)
 
-    def _swells(self, rows: int, g: torch.Generator) -> Tensor:
+    def swells(self, rows: int, g: torch.Generator) -> Tensor:
         """Return gains (rows, n) that change by up to 12 dB up and down, several times in a few seconds."""
         points = 12 * (2 * torch.rand(rows, 1, 2 + 3 * self.length // RATE, generator=g, device=self.device) - 1)
         return 10 ** (tf.interpolate(points, size=self.length, mode="linear", align_corners=True)[:, 0] / 20)
 
-    def _hum(self, batch: int, g: torch.Generator) -> Tensor:
+    def hum(self, batch: int, g: torch.Generator) -> Tensor:
+        """Return the hum of the mains (batch, n): 50 or 60 Hz and its harmonics."""
         base = (50 + 10 * self._chance(batch, 0.5, g)) * self._uniform(batch, 0.98, 1.02, g)
         time = torch.arange(self.length, device=self.device) / RATE
         total = torch.zeros(batch, self.length, device=self.device)
