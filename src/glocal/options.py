@@ -47,14 +47,12 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     words
         Texts that are allowed instead of a number.
     known, suffix
-        The names of a text that may also be a file with this suffix, such as a model.
+        The names that a page offers for a text, and the suffix of the file that it may also be, such as a model.
     must, remedy
         Replace the generated text of the error message: "must ..." and the last sentence.
     parse, metavar, flag, short
         How the command line reads the option: a function from text to value, the name of that text, other spellings.
         The message of such a function begins with the text; the flag is put before it.
-    known
-        The names that a page offers for a text that may also be a file.
     hidden
         True for an option that is neither a flag nor a keyword: only `options=` reaches it.
     no_flag

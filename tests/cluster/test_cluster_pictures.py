@@ -24,6 +24,8 @@ from glocal.jobs.batch import failure, perform
 from glocal.jobs.denoise import DenoiseFiles, DenoiseJob, DenoiseOptions
 from glocal.jobs.job import ImageOutput
 
+pytestmark = pytest.mark.xdist_group("pictures")  # the folder is made once
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

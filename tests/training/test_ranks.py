@@ -22,6 +22,7 @@ from glocal.errors import ArgumentError
 from glocal.training.loop import Draws, Stage, fit, read_log
 from glocal.training.ranks import Ranks, joined, local_device
 
+pytestmark = pytest.mark.xdist_group("ranks")  # what two processes leave is made once
 STAGE = Stage("demo", 40, 1e-3, every=8, batch=4)
 
 
