@@ -109,7 +109,7 @@ def test_200_files_one_dead_worker_one_deadly_file_and_one_bad_file(call, tmp_pa
     failed = json.loads((tmp_path / "out" / "failed.json").read_text())["failed"]
     assert {Path(row["input"]).stem: row["error"] for row in failed} == {
         "bad": f"error: {tmp_path}/in/bad.txt: it is bad. Try: use a good one.",
-        "kills": f"error: {tmp_path}/in/kills.txt: it killed its worker twice, most likely for want of memory. "
+        "kills": f"error: {tmp_path}/in/kills.txt: it killed its worker twice, most likely because memory ran out. "
         "Try: use a smaller input or workers with more memory.",
     }
     assert {Path(name).stem: row["state"] for name, row in Manifest(tmp_path / "out").read().items()} == {

@@ -121,7 +121,7 @@ def _outcome(task: Task, place: int, setup: Setup, journal: Journal) -> Outcome:
 
 def _killed(task: Task) -> MemoryLimitError:
     return MemoryLimitError(
-        f"{task.source}: it killed its worker twice, most likely for want of memory. "
+        f"{task.source}: it killed its worker twice, most likely because memory ran out. "
         "Use a smaller input or workers with more memory."
     )
 

@@ -99,7 +99,7 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs:
 
 def _killed(task: Task) -> Outcome:
     error = MemoryLimitError(
-        f"{task.source}: its process was killed, most likely for want of memory. Use a smaller input or fewer --jobs."
+        f"{task.source}: its process was killed, most likely because memory ran out. Use a smaller input or fewer --jobs."
     )
     return failure(task, error)
 

@@ -17,7 +17,7 @@ CROP = (640, 480)  # what the page shows of a photo pixel by pixel
 
 @dataclass(frozen=True)
 class Order:
-    """A job in a folder of its own. All names are relative to it, so that recipes tell nothing about this machine.
+    """A job in a folder of its own. All names are relative to it, so that recipes contain nothing about this machine.
 
     kept : where a style result stays, for other strengths; None for other jobs.
     """
@@ -159,7 +159,7 @@ def _made(order: Order, result: Any, facts: dict[str, Any]) -> Made:
 
 
 def _told(facts: dict[str, Any]) -> dict[str, Any]:
-    """Keep what the page tells."""
+    """Store what the page shows."""
     names = ("sigma", "estimated", "sigma_estimated", "model", "lines", "residual_size")
     return {name: facts[name] for name in names if name in facts}
 

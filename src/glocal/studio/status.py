@@ -19,7 +19,7 @@ def status(text: str, kind: str = "note") -> str:
 
 
 def as_text(error: GlocalError) -> str:
-    """Return the text of an error, which a worker may have made for people already."""
+    """Return the text of an error; a worker may have written it for the user already."""
     text = str(error)
     return text if text.startswith("error:") else describe(error)
 

@@ -1,4 +1,4 @@
-"""A process that does one piece of work after the other and tells what happens; it may die without harm to the studio.
+"""A process that does one piece of work after another and reports what happens. If it dies, the studio continues.
 
 The studio itself imports neither torch nor a decoder: files of strangers are read, and jobs are run, in such processes.
 """
@@ -32,7 +32,7 @@ _STOP = "stop"
 
 @dataclass(frozen=True)
 class Event:
-    """What a worker tells: progress (a `State`), a preview (JPEG bytes), a message (text), or how the work ended.
+    """An event of a worker: progress (a `State`), a preview (JPEG bytes), a message (text), or how the work ended.
 
     The value of "done" and "stopped" is what the function returned; that of "failed" is a text for people.
     """
@@ -61,7 +61,7 @@ class StoppedWork(Exception):  # noqa: N818  no error: it carries the best resul
 
 
 class Link:
-    """The worker's side: what running work tells, and whether it is asked to stop."""
+    """The worker's end of the pipe: it reports events and answers whether the work should stop."""
 
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
@@ -69,11 +69,11 @@ class Link:
         self._stopping = False
 
     def message(self, text: str) -> None:
-        """Pass on a text for people."""
+        """Report a message for the user."""
         self._pipe.send(Event("message", text))
 
     def progress(self, now: Progress) -> bool:
-        """Pass on how far the work is, and a picture now and then; returns True if the work is to stop."""
+        """Report the progress, and a picture now and then; returns True if the work should stop."""
         moment = time.monotonic()
         if moment >= self._next_progress:
             self._next_progress = moment + _PROGRESS_SECONDS
@@ -136,7 +136,7 @@ class Worker:
         return self._process.pid or 0
 
     def begin(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Start `function(link, *arguments)`, a function of a module; `events` tells the rest."""
+        """Start `function(link, *arguments)`, a function of a module; `events` gives what it reports."""
         with contextlib.suppress(OSError):  # `next_event` says that the process is gone
             self._pipe.send((function, arguments))
 
@@ -152,7 +152,7 @@ class Worker:
         return None
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do work that is done soon and return its value.
+        """Do a short piece of work and return its value.
 
         Raises
         ------
@@ -180,11 +180,11 @@ class Worker:
 
 
 class WorkError(GlocalError, RuntimeError):
-    """Work in another process failed; the text was made there, for people."""
+    """Work in another process failed; the message was written there, for the user."""
 
 
 def _died(code: int | None) -> GlocalError:
-    """Say in words why a process is gone."""
+    """Say in words why a process ended."""
     if code is not None and code == -signal.SIGKILL:
         return MemoryLimitError(
             "studio: the job's process was killed, most likely because the memory was full. Use a smaller input or size."

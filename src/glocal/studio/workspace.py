@@ -1,4 +1,4 @@
-"""The temporary folder of a studio: uploads and results lie in it, and nothing stays behind.
+"""The temporary folder of a studio: it contains uploads and results, and is removed at the end.
 
 The folder is private to the user. The studio holds a lock on it as long as it lives. The next studio that starts removes
 the folders whose lock is free: those of studios that were killed.
@@ -23,7 +23,7 @@ PREFIX = "glocal-studio-"
 
 
 class Workspace:
-    """A private folder: `served` holds what the browser may fetch, `private` what only the studio reads."""
+    """A private folder: `served` contains what the browser may fetch, `private` what only the studio reads."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -89,7 +89,7 @@ def workspace(parent: str | os.PathLike[str] | None = None) -> Iterator[Workspac
 
 
 def remove_abandoned(place: Path) -> list[Path]:
-    """Remove the workspaces in a folder that no living studio holds; returns those that were removed."""
+    """Remove the workspaces in a folder that no running studio has locked; returns those that were removed."""
     removed: list[Path] = []
     if fcntl is None:
         return removed
@@ -106,7 +106,7 @@ def remove_abandoned(place: Path) -> list[Path]:
 
 
 def _locked(folder: Path) -> int | None:
-    """Return a handle that holds the lock of a folder, or None if another process has it or there are no locks."""
+    """Return a handle with the lock of a folder, or None if another process has it or there are no locks."""
     if fcntl is None:
         return None
     try:
