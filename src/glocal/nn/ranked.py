@@ -115,5 +115,5 @@ class GraphResidualBlock(nn.Module):
         b, c, h, w = x.shape
         rows = x.permute(0, 2, 3, 1).reshape(-1, c)
         similar = self.similar(rows, graph, similarities).view(b, h, w, c).permute(0, 3, 1, 2)
-        found: Tensor = self.second((self.first(x) + similar).relu_())
-        return x + found
+        found: Tensor = self.second(self.first(x).add_(similar).relu_())
+        return found.add_(x)

@@ -41,7 +41,7 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Add the output of the two convolutions to x."""
         found: Tensor = self.second(self.first(x).relu_())
-        return x + found
+        return found.add_(x)
 
 
 class Downsample(nn.Conv2d):

@@ -1,6 +1,7 @@
 """Similarities and the convolution over ranked neighbours on the CPU, without gathered copies of the signal.
 
-The convolution makes the differences of a block of vertices, then one matrix product for it.
+The convolution makes the differences of a block of vertices, then one matrix product for it. For bfloat16 the differences are
+computed in float32 and rounded once.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -14,7 +15,7 @@ from glocal.kernels import reference_ranked
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.threads import share
 
-_BLOCK = 1 << 14  # vertices at a time: 16 MiB of differences for 8 neighbours and 32 channels
+_BLOCK = 1 << 13  # vertices at a time: 8 MiB of differences for 8 neighbours and 32 channels
 _PARTS = 16
 
 
@@ -30,33 +31,36 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
 
 
 def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
-    """See `reference_ranked.ranked_conv`; gradients and other dtypes than float32 are left to it.
+    """See `reference_ranked.ranked_conv`; gradients and other dtypes than float32 and bfloat16 are left to it.
 
-    Memory in addition to the result: one block, O(k c).
+    Memory in addition to the result: one block, O(k c), and for bfloat16 a copy of x in float32.
     """
-    if _left_to_the_reference(x, weights, filters):
+    short = x.dtype == weights.dtype == filters.dtype == torch.bfloat16
+    if _left_to_the_reference(x, weights, filters, short=short):
         return reference_ranked.ranked_conv(x, neighbors, weights, filters)
     (n, k), c = neighbors.shape, x.shape[1]
     matrix = filters.flatten(0, 1)
-    result = torch.empty(n, matrix.shape[1])
-    differences = torch.empty(min(n, _BLOCK), k * c)
-    signal, columns, factors = (t.detach().contiguous().numpy() for t in (x, neighbors, weights))
-    space = differences.numpy()
+    result = torch.empty(n, matrix.shape[1], dtype=x.dtype)
+    differences = torch.empty(min(n, _BLOCK), k * c, dtype=x.dtype)
+    signal, factors = (t.detach().float().contiguous().numpy() for t in (x, weights))
+    columns = neighbors.contiguous().numpy()
+    space = differences.view(torch.uint16).numpy() if short else differences.numpy()
+    write = _short_differences if short else _differences
     for start in range(0, n, _BLOCK):
         size = min(_BLOCK, n - start)
         cuts = np.linspace(0, size, _PARTS + 1).astype(np.int64)
 
         def work(part: int, start: int = start, cuts: np.ndarray = cuts) -> None:
-            _differences(signal, columns, factors, start, cuts[part], cuts[part + 1], space)
+            write(signal, columns, factors, start, cuts[part], cuts[part + 1], space)
 
         share(_PARTS, work)
         torch.mm(differences[:size], matrix, out=result[start : start + size])
     return result
 
 
-def _left_to_the_reference(*tensors: Tensor) -> bool:
+def _left_to_the_reference(*tensors: Tensor, short: bool = False) -> bool:
     learned = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    return learned or any(t.dtype != torch.float32 for t in tensors)
+    return learned or not (short or all(t.dtype == torch.float32 for t in tensors))
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc"})
@@ -80,3 +84,22 @@ def _differences(x, neighbors, weights, start, first, last, out):
             j, w = neighbors[i, rank], weights[i, rank]
             for channel in range(c):
                 out[row, rank * c + channel] = w * (x[j, channel] - x[i, channel])
+
+
+@njit(nogil=True, cache=True)
+def _short_differences(x, neighbors, weights, start, first, last, out):
+    """Write the same as the bits of bfloat16, rounded to nearest even. NaN is not preserved."""
+    k, c = neighbors.shape[1], x.shape[1]
+    values = np.empty(c, np.float32)
+    bits = values.view(np.uint32)
+    for row in range(first, last):
+        i = start + row
+        for rank in range(k):
+            j, w = neighbors[i, rank], weights[i, rank]
+            for channel in range(c):
+                values[channel] = w * (x[j, channel] - x[i, channel])
+            for channel in range(c):
+                b = bits[channel]
+                out[row, rank * c + channel] = (
+                    b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))
+                ) >> np.uint32(16)

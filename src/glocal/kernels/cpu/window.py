@@ -32,25 +32,42 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
     neighbors = torch.empty(b * h * w, k, dtype=torch.int32)
     out = neighbors.numpy()
     tiles = torch.cartesian_prod(torch.arange(b), torch.arange(len(rows)), torch.arange(len(columns))).reshape(-1, 3)
-    flat = features.reshape(b * h * w, f)
-    for part in tiles.split(max(1, _AT_ONCE // int(sizes.prod()))):
-        i, r, c = part.unbind(1)
-        here = ((i.view(-1, 1, 1) * h + rows[r].unsqueeze(2)) * w + columns[c].unsqueeze(1)).flatten(1)
-        there = ((i.view(-1, 1, 1) * h + row_spans[r].unsqueeze(2)) * w + column_spans[c].unsqueeze(1)).flatten(1)
-        products = torch.bmm(flat[here], flat[there].transpose(1, 2)).numpy()
+    size_here, size_there = int(sizes[0] * sizes[1]), int(sizes[2] * sizes[3])
+    signal = features.contiguous().numpy()
+    at_once = min(len(tiles), max(1, _AT_ONCE // (size_here * size_there)))
+    here, there = torch.empty(at_once, size_here, f), torch.empty(at_once, size_there, f)
+    space = torch.empty(at_once, size_here, size_there)
+    for part in tiles.split(at_once):
         places = part.numpy()
         cuts = np.linspace(0, len(part), min(_PARTS, len(part)) + 1).astype(np.int64)
 
-        def work(
-            number: int, products: np.ndarray = products, places: np.ndarray = places, cuts: np.ndarray = cuts
-        ) -> None:
+        def copy(number: int, places: np.ndarray = places, cuts: np.ndarray = cuts) -> None:
+            span = cuts[number], cuts[number + 1]
+            _copy(signal, places, *span, tops, lefts, sizes[0], sizes[1], here.numpy())
+            _copy(signal, places, *span, first_rows, first_columns, sizes[2], sizes[3], there.numpy())
+
+        def choose(number: int, places: np.ndarray = places, cuts: np.ndarray = cuts) -> None:
             _choose(
-                products, places, cuts[number], cuts[number + 1], tops, lefts, first_rows, first_columns, sizes,
+                space.numpy(), places, cuts[number], cuts[number + 1], tops, lefts, first_rows, first_columns, sizes,
                 h, w, radius, exclude, out,
             )  # fmt: skip
 
-        share(len(cuts) - 1, work)
+        share(len(cuts) - 1, copy)
+        count = len(part)
+        torch.bmm(here[:count], there[:count].transpose(1, 2), out=space[:count])
+        share(len(cuts) - 1, choose)
     return neighbors
+
+
+@njit(nogil=True, cache=True)
+def _copy(signal, places, first, last, tops, lefts, rows, columns, out):
+    """Copy the vectors of a rectangle of vertices for each of the tiles `first` to `last - 1`."""
+    for tile in range(first, last):
+        picture, top, left = places[tile, 0], tops[places[tile, 1]], lefts[places[tile, 2]]
+        for row in range(rows):
+            for column in range(columns):
+                for channel in range(signal.shape[3]):
+                    out[tile, row * columns + column, channel] = signal[picture, top + row, left + column, channel]
 
 
 @njit(nogil=True, cache=True)
