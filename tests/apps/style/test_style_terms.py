@@ -1,19 +1,31 @@
 """Loss terms, networks and graph statistics against values computed by hand on tiny images."""
 
+import io
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from glocal import grid_graph
 from glocal.apps.style import solve as core
 from glocal.apps.style.edges import edge_share
 from glocal.apps.style.levels import fitted, level_shapes, resized
-from glocal.apps.style.networks import Network, draw_networks, graph_for, mean_gram, photo_graph, whitened
+from glocal.apps.style.networks import (
+    Network,
+    draw_networks,
+    evened,
+    graph_for,
+    mean_gram,
+    photo_graph,
+    whitened,
+)
 from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.apps.style.terms import Anchor, ColorFrame, GramDistance, TotalVariation, color_frame
+from glocal.color_space import lab_from_rgb
 from glocal.graph import Graph
 from glocal.optim.lbfgs import Minimum
 from glocal.optim.objectives import balance, value_and_gradient
@@ -281,3 +293,33 @@ def test_terms_know_their_gradients(kind, part):
         expected, slope = value_and_gradient(term.__call__, z)
         torch.testing.assert_close(value, expected)
         torch.testing.assert_close(gradient, slope)
+
+
+def crossing(graph, side):
+    """How often edges cross a border of 8x8 blocks, as a fraction of what their lengths let expect. Mazes have few."""
+    here = torch.arange(side * side).unsqueeze(1)
+    there = graph.neighbors.long()[:, 1:]
+    seen = expected = 0.0
+    for a, b in ((here // side, there // side), (here % side, there % side)):
+        seen += float((a // 8 != b // 8).double().mean())
+        expected += float(((a - b).abs() / 8).clamp(max=1).mean())
+    return seen / expected
+
+
+def test_the_graph_of_a_sky_does_not_follow_its_jpeg_blocks():
+    side = 64
+    y, x = np.mgrid[:side, :side] / side
+    sky = np.stack([0.45 + 0.25 * y + 0.05 * x, 0.6 + 0.2 * y, 0.85 + 0.08 * y], -1)
+    sky += np.random.default_rng(0).normal(0, 0.006, sky.shape)
+    clean = (sky * 255).round().astype(np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(clean).save(file, "jpeg", quality=60)
+    labs = [lab_from_rgb(torch.from_numpy(np.array(p)).float() / 255) for p in (clean, Image.open(file))]
+    plain, even = (style_options("painterly", {"even": value}) for value in (0.0, None))
+    maze = crossing(photo_graph(labs[1], plain), side)
+    assert maze < 0.9 * crossing(photo_graph(labs[0], plain), side)
+    assert crossing(photo_graph(labs[1], even), side) > 1.1 * maze
+    edge = torch.zeros(20, 20, 3)
+    edge[:, 10:] = 30
+    torch.testing.assert_close(evened(edge, even.even), edge, atol=0.6, rtol=0)
+    assert style_options("paper", {}).even == 0

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from glocal import nn
 from glocal.apps.style.options import StyleOptions
+from glocal.apps.style.palette import guided
 from glocal.graph import Graph
 from glocal.graphs.grid import BOUNDARIES, grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.graphs.weights import PercentileGaussian, normalize, weighted
 
+_WINDOW = 8  # pixels to each side: a window is wider than a JPEG block
 _SAMPLE = 20_000  # number of patches from which the whitening is estimated
 
 
@@ -77,12 +79,23 @@ def photo_graph(lab: Tensor, options: StyleOptions) -> Graph:
     Neighbours are searched in float32. For a float64 image they are sorted again by distances in float64, so that a run
     in float64 has no float32 in its weights.
     """
+    if options.even > 0:
+        lab = evened(lab, options.even)
     graph = patch_graph(lab, k=options.degree, patch=options.patch, coords=1.0)
     if lab.dtype == torch.float64:
         distances = _distances(lab, graph.neighbors.long(), options.patch)
         order = torch.cat([distances[:, :1] - 1, distances[:, 1:]], 1).argsort(dim=1, stable=True)
         graph = Graph(graph.neighbors.gather(1, order), None, distances.gather(1, order))
     return weighted(graph, PercentileGaussian())
+
+
+def evened(lab: Tensor, variance: float) -> Tensor:
+    """Return (h, w, 3) without ripples below this variance: a guided filter of each channel by itself.
+
+    Where a sky has nothing but JPEG blocks, the graph would follow them, and strokes would turn into mazes. Edges stay,
+    because there the variance is far higher. Cost: O(h w).
+    """
+    return torch.cat([guided(lab[..., c : c + 1], lab[..., c], _WINDOW, variance) for c in range(3)], -1)
 
 
 def _distances(lab: Tensor, neighbors: Tensor, patch: int) -> Tensor:

@@ -102,6 +102,12 @@ class StyleOptions(Options):
     )
     degree: int = _tuned(25, "Number of neighbours of a pixel in the non-local graph.", min=1, max=1024)
     patch: int = _tuned(3, "Side of the patches that the non-local graph compares.", min=1, max=31)
+    even: float = _tuned(
+        0.0,
+        "Ripples of a picture below this variance in Lab, such as noise and JPEG blocks in a sky, do not count in its graph.",
+        min=0,
+        max=1e4,
+    )
     whiten: float = _tuned(
         0.0,
         "0 draws filters from N(0, 1); 1 draws them so that the painting's patches have equal variance in all directions.",
@@ -184,7 +190,14 @@ def _changed(base: StyleOptions, changes: Mapping[str, Any]) -> StyleOptions:
     return replace(base, **(structure_parts(structure) | dict(changes)))
 
 
-_SIZES: dict[str, Any] = {"maps": 64, "filters": ((3, 1), (7, 1)), "scattered": (15, 37), "colors": "centred"}
+_EVEN_SKIES = 4.0  # a ripple of 2 in Lab
+_SIZES: dict[str, Any] = {
+    "maps": 64,
+    "filters": ((3, 1), (7, 1)),
+    "scattered": (15, 37),
+    "colors": "centred",
+    "even": _EVEN_SKIES,
+}
 PRESETS: dict[str, StyleOptions] = {
     "patches": StyleOptions(preset="patches", method="patches", structure=0.5, coarsest=64),
     "painterly": StyleOptions(
@@ -198,7 +211,7 @@ PRESETS: dict[str, StyleOptions] = {
         **structure_parts(0.7),
     ),
     "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.7, **_SIZES),
-    "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred"),
+    "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred", even=_EVEN_SKIES),
     "paper": StyleOptions(preset="paper", size=256),
 }
 DEFAULT_PRESET = "patches"
