@@ -11,12 +11,11 @@ from glocal.errors import ArgumentError
 from glocal.jobs.failures import Stopped, visible
 from glocal.jobs.interrupt import stop_on_interrupt
 from glocal.jobs.job import Cost, Header, Inputs, Job
+from glocal.jobs.memory import bytes_text
 from glocal.progress import Callback, Progress
 
 if TYPE_CHECKING:
     from glocal.apps.style.transfer import StyleResult
-
-_HOST_BYTES = 3 * 2**30  # what a run on a GPU takes of the computer's own memory, most of it the GPU's libraries
 
 
 @dataclass(frozen=True)
@@ -56,12 +55,12 @@ class StyleJob(Job):
         from glocal.apps.style.estimate import cost
 
         needs = cost(header.size, list(header.others), self.options)
-        on_cpu = self.options.device == "cpu"
+        gpu = f", {bytes_text(needs.gpu)} on the GPU" if needs.gpu else ""
         return Cost(
             f"{needs.shape[1]} x {needs.shape[0]}",
-            memory=needs.memory if on_cpu else _HOST_BYTES,
-            seconds=needs.seconds if on_cpu else None,
-            parts=f"{needs.levels} levels",
+            memory=needs.memory,
+            seconds=needs.seconds,
+            parts=f"{needs.levels} levels{gpu}",
             smaller="a smaller --size",
         )
 

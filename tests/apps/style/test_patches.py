@@ -1,5 +1,7 @@
 """The preset `patches`: pieces of a painting are found, chosen, averaged and handed down as the docstrings say."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,8 @@ from glocal.apps.style.palette import guided, repainted
 from glocal.apps.style.pieces import FORBIDDEN, Source
 from glocal.errors import ArgumentError
 from glocal.graphs.knn import knn_graph
+from glocal.jobs.inputs import Header
+from glocal.jobs.style import StyleJob
 
 
 def noise(*shape, seed=0):
@@ -230,3 +234,16 @@ def test_the_estimate_grows_with_the_size():
     assert (small.levels, large.levels) == (4, 5)
     assert small.seconds < large.seconds < 6 * small.seconds
     assert small.memory < large.memory
+    assert small.gpu == 0
+
+
+def test_a_gpu_has_estimates_of_its_own():
+    for preset in ("patches", "brush"):
+        small, large = (
+            cost((750, 1024), [(470, 600)], style_options(preset, {"size": size, "device": "cuda"}))
+            for size in (512, 1024)
+        )
+        assert 0 < small.gpu < large.gpu
+        assert 0 < small.seconds <= large.seconds < cost((750, 1024), [(470, 600)], style_options(preset, {})).seconds
+    job = StyleJob(style_options("patches", {"device": "cuda"}))
+    assert re.search(r"4 levels, \S+ MiB on the GPU", job.cost(Header((750, 1024), others=((470, 600),))).parts)

@@ -210,7 +210,7 @@ PRESETS: dict[str, StyleOptions] = {
         **_SIZES,
         **structure_parts(0.7),
     ),
-    "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.7, **_SIZES),
+    "brush": StyleOptions(preset="brush", balance="gradient", tv=3e-4, ease=0.6, **_SIZES),
     "bold": StyleOptions(preset="bold", balance="gradient", tv=3e-4, ease=0.8, colors="centred", even=_EVEN_SKIES),
     "paper": StyleOptions(preset="paper", size=256),
 }

@@ -33,9 +33,9 @@ from glocal.kernels.cpu.threads import undisturbed
 from glocal.progress import Progress
 
 _REACH = 8  # fine levels search this many pixels around the match that they are given
-_FLAT, _EDGE = 0.3, 2.4  # weight of the target compared with the picture so far, in flat areas and at edges
+_FLAT, _EDGE = 0.15, 1.2  # weight of the target compared with the picture so far, in flat areas and at edges
 _STEEP = 4.0  # times the mean strength of edges: from here on a pixel counts fully as an edge
-_HOLD = 0.25  # share of the target in the picture at edges
+_HOLD = 0.5  # share of the target in the picture at edges
 _COHERENCE, _SWEEPS = 1.5, 4
 _BUSY = 1.5  # a piece may be used this many times as often as the mean at no price
 

@@ -184,7 +184,7 @@ def stylize(
     sizes = [p.size for p in sources.paintings]
     needs = cost(sources.photo.size, sizes, options)
     begun = 0.0 if checkpoint is None else done_before(options, needs.shape, checkpoint.level, checkpoint.iteration)
-    expected = needs.seconds * (1 - begun) if options.device == "cpu" else None
+    expected = needs.seconds * (1 - begun)
     with (
         computing_on("stylize", options.device),
         undisturbed(),  # for the whole run: torch's sums depend on its number of threads, ours do not
