@@ -62,7 +62,7 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     keyword
         True for a further input file that the Python call takes as a keyword of the same name.
     in_tiles
-        True for a further file that also works with a picture in tiles.
+        True for a further file that also works with a picture in tiles, or the reason why it does not.
     """
     return dataclasses.field(default=default, metadata={"help": help, **settings})
 

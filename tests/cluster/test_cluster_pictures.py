@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tifffile
+import torch
 import zarr
 
 from glocal import samples
+from glocal.apps.color.look import ColorMap
 from glocal.cli import main
 from glocal.cli.shell import tiles as shell_tiles
 from glocal.cluster.pictures import run_picture
@@ -42,6 +44,10 @@ def folder(tmp_path_factory):
         extrasamples=["unassalpha"],
     )  # fmt: skip
     tifffile.imwrite(folder / "plain.tif", noisy, photometric="rgb")
+    ramp = np.clip(np.arange(300) * 2 - 200, 0, 255).astype(np.uint8)
+    tifffile.imwrite(folder / "mask.tif", np.broadcast_to(ramp, (232, 300)), photometric="minisblack")
+    flat = np.random.default_rng(1).normal(128, 20, (64, 64, 3))
+    tifffile.imwrite(folder / "flat.tif", flat.astype(np.uint8), photometric="rgb")
     group = zarr.open_group(folder / "five.zarr", mode="w", zarr_format=2)
     group.create_array("full", shape=(1, 3, 1, 232, 300), chunks=(1, 1, 1, 50, 70), dtype=np.uint8)[:] = np.moveaxis(
         noisy, 2, 0
@@ -116,6 +122,30 @@ def test_colours_from_zarr_to_a_tiff_pyramid(folder, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.ome.tif", "whole.tif"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["color", "scan.tif", samples.path("sunset.jpg"), "--mask", "mask.tif"],
+        ["denoise", "scan.tif", "--model", "local", "--mask", "mask.tif", "--noise-profile", "flat.tif"],
+    ],
+)
+def test_masks_alpha_and_further_files_give_the_untiled_pixels(folder, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(folder)
+    maps = {name: ["--save-map", tmp_path / f"{name}.glocal", "--lut", tmp_path / f"{name}.cube"] for name in "ab"}
+    more = maps if arguments[0] == "color" else {"a": [], "b": []}
+    assert call(*arguments, "-o", tmp_path / "whole.tif", *more["a"]) == 0
+    assert call(*arguments, "-o", tmp_path / "tiles.zarr", "--tile", 80, *more["b"]) == 0
+    found, expected = level(tmp_path / "tiles.zarr"), read_image(tmp_path / "whole.tif")
+    assert np.array_equal(found, np.concatenate([expected.pixels, expected.alpha[:, :, None]], 2))
+    before, dark = read_image("scan.tif").pixels, read_image("mask.tif").pixels[:, :, 0] == 0
+    assert np.array_equal(found[dark][:, :3], before[dark])
+    assert not np.array_equal(found[:, :, :3], before)
+    if more is maps:
+        cubes = [(tmp_path / name).read_text().splitlines()[1:] for name in ("a.cube", "b.cube")]  # without the title
+        assert cubes[0] == cubes[1]
+        assert torch.equal(ColorMap.load(tmp_path / "a.glocal").new, ColorMap.load(tmp_path / "b.glocal").new)
+
+
 def test_a_tiff_with_too_many_pixels_is_done_in_tiles(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(shell_tiles, "_LOOKED_AT", 0)
     monkeypatch.setattr("glocal.files.images.read.MAX_PIXELS", 1000)
@@ -183,19 +213,24 @@ def test_a_tile_that_fails_is_named_and_the_store_can_be_continued(folder, tmp_p
             "so tiles would have seams. Try: use a smaller picture",
         ),
         (
-            ["denoise", "scan.tif", "-o", "a.zarr", "--mask", "plain.tif"],
+            ["denoise", "scan.tif", "-o", "a.zarr", "--residual", "r.tif"],
             2,
-            "--mask is not possible for a picture in tiles",
+            "--residual is not possible for a picture in tiles: what was removed is a second picture of the same size.",
         ),
         (
-            ["denoise", "scan.tif", "-o", "a.zarr", "--noise-profile", "plain.tif"],
+            ["color", "scan.tif", "plain.tif", "-o", "a.zarr", "--palette-out", "p.png"],
             2,
-            "--noise-profile is not possible for a picture in tiles",
+            "--palette-out is not possible for a picture in tiles: it is a drawing of two transfers, for which a small",
         ),
         (
-            ["color", "scan.tif", "plain.tif", "-o", "a.zarr", "--lut", "a.cube"],
-            2,
-            "--lut is not possible for a picture in",
+            ["denoise", "scan.tif", "-o", "a.zarr", "--mask", "a.png"],
+            3,
+            "mask (a.png): the mask of a picture in tiles is",
+        ),
+        (
+            ["denoise", "scan.tif", "-o", "a.zarr", "--mask", "flat.tif"],
+            3,
+            "mask (flat.tif): it is 64 x 64 of uint8, and the picture 300 x 232. In tiles it must have the size",
         ),
         (["denoise", "five.zarr", "-o", "a.png"], 2, "-o (a.png): a picture in tiles is written as .zarr or .tif"),
         (["denoise", "five.zarr"], 2, "-o: a picture in tiles needs the name of its output"),

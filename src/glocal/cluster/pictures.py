@@ -10,12 +10,12 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from glocal.cluster.options import ZARR
-from glocal.cluster.sources import Source, is_tiff, open_source
+from glocal.cluster.sources import is_tiff, open_source
 from glocal.cluster.stores import create_store, finish_store, level_shapes, state_of
 from glocal.cluster.tiles import compute_tile, reduce_cost, reduce_tile, tile_cost, tile_tasks
 from glocal.errors import ArgumentError, OutputError
@@ -23,7 +23,7 @@ from glocal.files.provenance import build_recipe, file_state, to_json
 from glocal.jobs.batch import Outcome, Work
 from glocal.jobs.job import Cost, Job
 from glocal.jobs.paths import Task
-from glocal.jobs.tiles import Tiles
+from glocal.jobs.tiles import Source, Tiles
 
 Run = Callable[[list[Task], Work, Callable[[Task], Cost], str], Iterator[Outcome]]
 """Does tasks: `run(tasks, work, estimate, title)`."""
@@ -69,12 +69,13 @@ def run_picture(
         raise ArgumentError(
             f"-o ({target}): a picture in tiles is written as .zarr or .tif. Use one of these suffixes."
         )
-    opened = open_source(source)
+    mask = getattr(job.files, "mask", None)
+    opened = open_source(source, mask)
     store = target if target.suffix.lower() == ZARR else target.with_name(f"{target.name}.tiles{ZARR}")
     state = _state(job, source, tile)
     if not _prepare(store, target, state, skip=skip, overwrite=overwrite):
         return {"state": "skipped"}
-    tiles = job.tiled(opened.pixels, opened.icc)
+    tiles = job.tiled(opened, overwrite=overwrite or skip)
     channels = opened.pixels.shape[2] + (opened.alpha is not None)
     shapes = level_shapes((*opened.pixels.shape[:2], channels), tile)
     for line in tiles.told.get("lines", ()):
@@ -163,5 +164,6 @@ def _state(job: Job, source: Path, tile: int) -> dict[str, Any]:
 
 def _recipe(job: Job, source: Path) -> dict[str, Any]:
     """Return the recipe. The picture itself is named without a hash: that would be one more pass over all of it."""
-    arguments = {"positional": [str(source)], **asdict(job.output)}
+    files = {one.name: value for one in fields(job.files) if (value := getattr(job.files, one.name)) != one.default}
+    arguments = {"positional": [str(source)], **files, **asdict(job.output)}
     return build_recipe(job.name, job.options, inputs=job.others, arguments=arguments)

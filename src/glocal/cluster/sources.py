@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +10,13 @@ from glocal.cluster.options import ZARR
 from glocal.cluster.stores import ZarrPixels
 from glocal.errors import InputError
 from glocal.files.images.formats import SUFFIXES
+from glocal.files.images.kinds import LargeMask
 from glocal.files.images.windows import TiffPixels
 from glocal.files.reading import reading
+from glocal.jobs.tiles import Source
 
 _COLORS = {1: 1, 2: 3, 6: 3}  # by photometric interpretation: gray, RGB, and YCbCr, which is decoded as RGB
 _DTYPES = ("uint8", "uint16", "float32")
-
-
-@dataclass(frozen=True)
-class Source:
-    """A large picture: its pixels (h, w, 1 or 3), its alpha (h, w, 1) or None, and its colour profile."""
-
-    path: Path
-    pixels: Any
-    alpha: Any = None
-    icc: bytes | None = None
 
 
 def is_tiff(path: Path) -> bool:
@@ -32,8 +24,8 @@ def is_tiff(path: Path) -> bool:
     return SUFFIXES.get(path.suffix.lower()) == "TIFF"
 
 
-def open_source(path: Path) -> Source:
-    """Open a picture. Nothing but its header is read.
+def open_source(path: Path, mask: str | None = None) -> Source:
+    """Open a picture and its mask. Nothing but their headers is read.
 
     Raises
     ------
@@ -45,7 +37,22 @@ def open_source(path: Path) -> Source:
         raise InputError(
             f"read image ({path}): its values are {source.pixels.dtype}. Convert it to one of {', '.join(_DTYPES)}."
         )
-    return source
+    return source if mask is None else replace(source, mask=_open_mask(Path(mask), source))
+
+
+def _open_mask(path: Path, source: Source) -> LargeMask:
+    if path.suffix.lower() != ZARR and not is_tiff(path):
+        raise InputError(
+            f"read mask ({path}): the mask of a picture in tiles is read by windows. Convert it to .tif or {ZARR}."
+        )
+    mask = open_source(path)
+    size, wanted = mask.pixels.shape[:2], source.pixels.shape[:2]
+    if size != wanted or mask.pixels.dtype.kind == "f":
+        raise InputError(
+            f"read mask ({path}): it is {size[1]} x {size[0]} of {mask.pixels.dtype}, and the picture {wanted[1]} x {wanted[0]}. "
+            "In tiles it must have the size of the picture, and 8 or 16 bits. Scale it first."
+        )
+    return LargeMask(mask.pixels, mask.icc)
 
 
 def _open_zarr(path: Path) -> Source:

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from glocal.cluster.sources import Source
 from glocal.cluster.stores import chunk_file, chunk_of, open_level
 from glocal.files.images.picture import Array, to_type
 from glocal.jobs.job import Cost
 from glocal.jobs.paths import Task
-from glocal.jobs.tiles import Place, Tiles
+from glocal.jobs.tiles import Place, Source, Tiles
 
 _MEAN_SECONDS = 2e-8  # for a pixel of a smaller level
 _MEAN_BYTES = 100

@@ -12,7 +12,7 @@ from glocal.jobs.job import Cost, Header, Inputs, Job
 
 if TYPE_CHECKING:
     from glocal.apps.denoise.image import Denoised
-    from glocal.jobs.tiles import Pixels, TilePlan
+    from glocal.jobs.tiles import Source, TilePlan
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,14 @@ class DenoiseJob(Job):
             header.text, memory_for(*asked), seconds_for(*asked), parts_text(*asked), least=least_memory(*asked)
         )
 
-    def plan(self, pixels: Pixels, icc: bytes | None) -> tuple[TilePlan, dict[str, Any]]:
+    def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:
         """Decide the noise level and the networks once for the whole picture."""
         from glocal.apps.denoise.plan import plan_for
+        from glocal.files.images.read import read_image
 
-        plan, estimated = plan_for(pixels, self.options), self.options.sigma is None
-        told = {"sigma": plan.sigma, "estimated": estimated, "model": self.options.model}
+        flat = None if self.files.noise_profile is None else read_image(self.files.noise_profile).pixels
+        plan, estimated = plan_for(source.pixels, self.options, flat=flat, mask=source.mask), self.options.sigma is None
+        told = {"sigma": plan.sigma, "estimated": estimated, "model": plan.options.model}
         return plan, told | {"lines": [_level_text(plan.sigma, estimated)]}
 
     def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from glocal.options import Options, option
 
 if TYPE_CHECKING:
     from glocal.files.results import Result
-    from glocal.jobs.tiles import Pixels, TilePlan, Tiles
+    from glocal.jobs.tiles import Source, TilePlan, Tiles
     from glocal.progress import Callback
 
 
@@ -154,15 +154,15 @@ class Job(ABC):
         told = self.tell(result, inputs)
         return told | {"notes": list(said(inputs, (*result.notes, *notes)))}
 
-    def tiled(self, pixels: Pixels, icc: bytes | None) -> Tiles:
-        """Decide everything that depends on a whole picture which is too large for memory.
+    def tiled(self, source: Source, *, overwrite: bool = False) -> Tiles:
+        """Decide everything that depends on a whole picture which is too large for memory, and write the further outputs.
 
         Parameters
         ----------
-        pixels : (h, w, 1 or 3)
+        source : Source
             The picture, read by windows.
-        icc : bytes or None
-            Its colour profile.
+        overwrite : bool
+            Replace further outputs that exist.
 
         Raises
         ------
@@ -176,14 +176,17 @@ class Job(ABC):
             message = f"{self.name}: a picture in tiles is not possible: {self.whole}. Use a smaller picture."
             raise ArgumentError(message)
         for one in fields(self.files):
-            if getattr(self.files, one.name) != one.default and not one.metadata.get("in_tiles"):
+            if getattr(self.files, one.name) != one.default and one.metadata.get("in_tiles") is not True:
                 flag = one.name.replace("_", "-")
-                raise ArgumentError(f"{self.name}: --{flag} is not possible for a picture in tiles. Leave it out.")
-        plan, told = self.plan(pixels, icc)
+                why = one.metadata.get("in_tiles", "it needs the whole picture at once")
+                raise ArgumentError(
+                    f"{self.name}: --{flag} is not possible for a picture in tiles: {why}. Leave it out."
+                )
+        plan, told = self.plan(source, overwrite=overwrite)
         depth = self.output.depth
-        return Tiles(plan, pixels.dtype if depth == "keep" else type_of(depth), self.cost, told)
+        return Tiles(plan, source.pixels.dtype if depth == "keep" else type_of(depth), self.cost, told)
 
-    def plan(self, pixels: Pixels, icc: bytes | None) -> tuple[TilePlan, dict[str, Any]]:
+    def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:
         """Plan the parts of a large picture; also returns what `--json` shows, with the `lines` that are said."""
         raise NotImplementedError(f"{self.name} has neither `plan` nor `whole`")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
+from glocal.files.images.kinds import LargeMask
 from glocal.files.images.picture import Array, to_type
 from glocal.jobs.inputs import Cost, Header
 
@@ -27,6 +29,17 @@ class Pixels(Protocol):
         """Return the type of a value."""
 
     def __getitem__(self, place: Any) -> Array: ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """A large picture: its pixels (h, w, 1 or 3), its alpha (h, w, 1), its colour profile, and a mask of its size."""
+
+    path: Path
+    pixels: Any
+    alpha: Any = None
+    icc: bytes | None = None
+    mask: LargeMask | None = None
 
 
 class TilePlan(Protocol):

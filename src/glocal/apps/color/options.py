@@ -101,10 +101,15 @@ class ColorFiles:
     map: str | None = option(
         None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.", keyword=True, in_tiles=True
     )
-    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file")
-    mask: str | None = option(None, "A picture that is white where the photo changes.", keyword=True)
-    lut: tuple[str, ...] = option((), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut")
-    lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.")
+    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file", in_tiles=True)
+    mask: str | None = option(None, "A picture that is white where the photo changes.", keyword=True, in_tiles=True)
+    lut: tuple[str, ...] = option(
+        (), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut", in_tiles=True
+    )
+    lut_size: Literal["33", "65"] = option("33", "Points along an axis of a .cube.", in_tiles=True)
     palette_out: str | None = option(
-        None, "Draw the palettes and the move of every colour into a picture.", writes="picture"
+        None,
+        "Draw the palettes and the move of every colour into a picture.",
+        writes="picture",
+        in_tiles="it is a drawing of two transfers, for which a small copy of the picture is enough",
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from glocal.apps.color.options import LIBRARIES, PIXEL, ColorOptions
 from glocal.apps.color.recolor import SAMPLE, Look, applied, fit, loaded, weighed
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
-from glocal.files.images.kinds import ImageLike, as_picture
+from glocal.files.images.kinds import ImageLike, LargeMask, as_picture
 from glocal.files.images.picture import Array, Picture
 
 _ROWS = 256  # read at a time
@@ -25,8 +26,10 @@ def look_for(
     references: Sequence[ImageLike],
     options: ColorOptions,
     *,
+    alpha: Any = None,
     icc: bytes | None = None,
     map: str | os.PathLike[str] | None = None,
+    mask: LargeMask | None = None,
 ) -> tuple[Look, tuple[str, ...]]:
     """Return the function that `recolor` applies to a picture, and notes.
 
@@ -34,16 +37,20 @@ def look_for(
     ----------
     pixels : array-like (h, w, 3) of uint8 or uint16
         Anything that gives an array for `pixels[top:bottom]`. At most `SAMPLE` pixels are used, the same ones as by
-        `recolor`. Cost: one pass over the picture.
+        `recolor`. Cost: one pass over the picture, and two over its alpha and mask.
+    alpha : array-like (h, w, 1), or None
+        Transparent pixels do not count.
     icc : bytes or None
         The colour profile of the picture.
     map : path or None
         A file with the map, instead of references.
+    mask : LargeMask or None
+        Which part of the picture changes, and counts.
 
     Raises
     ------
     InputError
-        The picture is gray or float.
+        The picture is gray or float, or no pixel counts.
     """
     if pixels.shape[2] != 3 or pixels.dtype.kind == "f":
         message = (
@@ -53,9 +60,23 @@ def look_for(
         raise InputError(message)
     if map is not None:
         return loaded(map, options.strength), ()
-    sample = torch.from_numpy(to_srgb(Picture(_sampled(pixels)[:, None], icc=icc)))
-    found = fit(sample, [weighed(as_picture(one, call="recolor", name="reference")) for one in references], options)
+    sample, weights = sample_of(pixels, alpha=alpha, icc=icc, mask=mask)
+    found = fit(
+        sample, [weighed(as_picture(one, call="recolor", name="reference")) for one in references], options, weights
+    )
     return found.map, found.notes
+
+
+def sample_of(
+    pixels: Any, *, alpha: Any = None, icc: bytes | None = None, mask: LargeMask | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Return colours (m, 1, 3) of at most `SAMPLE` pixels in sRGB, evenly chosen, and their weights (m, 1) if they differ.
+
+    The arguments are those of `look_for`.
+    """
+    some, counts = _sampled(pixels, _weights(alpha, mask))
+    colors = torch.from_numpy(to_srgb(Picture(some[:, None], icc=icc)))
+    return colors, None if counts is None else torch.from_numpy(counts[:, None])
 
 
 @dataclass(frozen=True)
@@ -65,6 +86,7 @@ class ColorPlan:
     look: Look
     icc: bytes | None = None
     depth: str = "keep"
+    mask: LargeMask | None = None
     halo: ClassVar[int] = 0
 
     def most_pixels(self, memory: int) -> int:
@@ -75,18 +97,50 @@ class ColorPlan:
         """Recolour a part (h', w', 3) of the picture, in its own profile."""
         top, bottom, left, right = place
         part = Picture(pixels[top:bottom, left:right], icc=self.icc)
-        return from_srgb(part, applied(self.look, torch.from_numpy(to_srgb(part))).numpy(), depth=self.depth).pixels
+        cover = None if self.mask is None else torch.from_numpy(self.mask[top:bottom, left:right])
+        changed = applied(self.look, torch.from_numpy(to_srgb(part)), cover)
+        return from_srgb(part, changed.numpy(), depth=self.depth).pixels
 
 
-def _sampled(pixels: Any) -> Array:
-    """Return at most `SAMPLE` pixels (m, 3), evenly chosen."""
+def _weights(alpha: Any, mask: LargeMask | None) -> Callable[[slice], Array] | None:
+    """Return the function that gives the weights of the pixels in some rows, as `recolor` counts them; None if all are equal."""
+    if alpha is None and mask is None:
+        return None
+    most = 1.0
+    if alpha is not None:
+        height = alpha.shape[0]
+        most = max(float(alpha[top : top + _ROWS].max()) for top in range(0, height, _ROWS))
+
+    def weights(rows: slice) -> Array:
+        every = slice(None)
+        opaque = None if alpha is None else alpha[rows, every][:, :, 0].astype(np.float32) / np.float32(max(most, 1e-6))
+        cover = None if mask is None else mask[rows, every]
+        found: Array = opaque if cover is None else cover if opaque is None else cover * opaque  # type: ignore[assignment]
+        return found.reshape(-1)
+
+    return weights
+
+
+def _sampled(pixels: Any, weights: Callable[[slice], Array] | None) -> tuple[Array, Array | None]:
+    """Return at most `SAMPLE` pixels (m, 3) with a weight, evenly chosen, and their weights (m,)."""
     height, width, _ = pixels.shape
-    count = height * width
+    bands = [slice(top, min(height, top + _ROWS)) for top in range(0, height, _ROWS)]
+    sizes = [(rows.stop - rows.start) * width if weights is None else np.count_nonzero(weights(rows)) for rows in bands]
+    ends = np.cumsum(sizes, dtype=np.int64)
+    count = int(ends[-1])
+    if count == 0:
+        message = "recolor: no pixel is left, the mask or the alpha is 0 everywhere. Use another picture or mask."
+        raise InputError(message)
     chosen = np.arange(min(count, SAMPLE), dtype=np.int64) * count // min(count, SAMPLE)
-    parts = []
-    for top in range(0, height, _ROWS):
-        bottom = min(height, top + _ROWS)
-        first, last = np.searchsorted(chosen, (top * width, bottom * width))
-        if first < last:
-            parts.append(pixels[top:bottom].reshape(-1, 3)[chosen[first:last] - top * width])
-    return np.concatenate(parts)
+    parts, counts = [], []
+    for rows, size, end in zip(bands, sizes, ends, strict=True):
+        first, last = np.searchsorted(chosen, (end - size, end))
+        if first == last:
+            continue
+        places = chosen[first:last] - (end - size)
+        if weights is not None:
+            found = weights(rows)
+            places = np.flatnonzero(found)[places]
+            counts.append(found[places])
+        parts.append(pixels[rows].reshape(-1, 3)[places])
+    return np.concatenate(parts), np.concatenate(counts) if weights is not None else None

@@ -222,13 +222,19 @@ class DenoiseOptions(Options):
 class DenoiseFiles:
     """Further files of a denoised picture."""
 
-    mask: str | None = option(None, "Denoise only where this picture is white; gray is soft.", keyword=True)
+    mask: str | None = option(
+        None, "Denoise only where this picture is white; gray is soft.", keyword=True, in_tiles=True
+    )
     noise_profile: str | None = option(
-        None, "Measure the noise on this photo of a flat area, taken with the same camera and settings.", keyword=True
+        None,
+        "Measure the noise on this photo of a flat area, taken with the same camera and settings.",
+        keyword=True,
+        in_tiles=True,
     )
     residual: str | None = option(
-        None, "Also write what was removed, magnified around middle gray, to this picture.", writes="picture"
-    )
+        None, "Also write what was removed, magnified around middle gray, to this picture.", writes="picture",
+        in_tiles="what was removed is a second picture of the same size",
+    )  # fmt: skip
 
 
 def chain(recipe: str) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.options import DenoiseOptions
 from glocal.apps.denoise.parts import removed_parts
 from glocal.files.images.colors import white_of
+from glocal.files.images.kinds import LargeMask
 from glocal.files.images.picture import Array, to_type
 from glocal.machine import has_bfloat16
 
@@ -65,6 +66,8 @@ class Plan:
         The options, with the model that was chosen.
     nets
         A deep network for the picture's values, or a network for each opponent plane.
+    mask
+        The mask of a picture that is computed by `part`.
     """
 
     shape: tuple[int, int, int]
@@ -74,6 +77,7 @@ class Plan:
     options: DenoiseOptions
     search_radius: int | None
     nets: DeepDenoiser | tuple[Calibrated, ...] | None
+    mask: LargeMask | None = None
 
     @property
     def changes(self) -> bool:
@@ -153,7 +157,8 @@ class Plan:
 
     def part(self, pixels: Any, place: tuple[int, int, int, int]) -> Array:
         """Compute the rectangle `place` (top, bottom, left, right) of the result; see `denoised`."""
-        return self.denoised(pixels, Window(*place))
+        window = Window(*place)
+        return self.denoised(pixels, window, cover=None if self.mask is None else self.mask[window.slices])
 
     @property
     def _grain(self) -> float:
@@ -188,7 +193,9 @@ class Plan:
         return read
 
 
-def plan_for(pixels: Any, options: DenoiseOptions, *, flat: Any = None, models: Path = SHIPPED) -> Plan:
+def plan_for(
+    pixels: Any, options: DenoiseOptions, *, flat: Any = None, mask: LargeMask | None = None, models: Path = SHIPPED
+) -> Plan:
     """Decide the noise level and the networks for a picture.
 
     Parameters
@@ -196,6 +203,8 @@ def plan_for(pixels: Any, options: DenoiseOptions, *, flat: Any = None, models: 
     pixels : see the module's text
     flat : the same of a photo of a flat area, or None
         Where the noise is measured.
+    mask : LargeMask or None
+        Where the picture changes, if its parts are computed one by one.
 
     Returns
     -------
@@ -226,7 +235,7 @@ def plan_for(pixels: Any, options: DenoiseOptions, *, flat: Any = None, models: 
         else:
             fast = options.device == "cpu" and has_bfloat16()
             nets = (deep.in_bfloat16() if fast else deep).to(options.device)
-    return Plan((height, width, channels), white, level, noise, options, radius, nets)
+    return Plan((height, width, channels), white, level, noise, options, radius, nets, mask)
 
 
 def to_planes(values: Array) -> Tensor:

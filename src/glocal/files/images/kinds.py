@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -155,6 +156,22 @@ def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: La
         scaled = Image.fromarray(values.astype(np.float32)).resize((size[1], size[0]), Image.Resampling.BILINEAR)
         values = np.clip(np.asarray(scaled), 0, 1)
     return np.ascontiguousarray(values, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class LargeMask:
+    """A mask that is read by windows: `mask[top:bottom, left:right]` gives what `mask_values` gives there. It can be pickled.
+
+    >>> LargeMask(np.full((4, 4, 1), 255, np.uint8))[1:3, 0:4].shape
+    (2, 4)
+    """
+
+    pixels: Any
+    icc: bytes | None = None
+
+    def __getitem__(self, place: tuple[slice, slice]) -> Array:
+        window = np.asarray(self.pixels[place])
+        return mask_values(Picture(window, icc=self.icc), window.shape[:2], call="mask")
 
 
 def is_tensor(value: object) -> bool:
