@@ -4,11 +4,14 @@ Where playwright or a Chromium is missing, these tests are left out, and say so.
 refused and fails the test, as every error in the browser's console does.
 """
 
+import http.client
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import urllib.parse
 from pathlib import Path
 
 import numpy as np
@@ -61,9 +64,63 @@ def studio(tmp_path_factory):
     assert list(address.folder.glob("glocal-studio-*")) == []  # nothing is left behind
 
 
+class Client:
+    """A program that knows the token and wants more than the page offers."""
+
+    def __init__(self, address):
+        found = urllib.parse.urlsplit(address)
+        self.host = found.netloc
+        status, headers, _ = self("GET", f"/?{found.query}")
+        assert status == 303
+        self.cookie = headers["set-cookie"].split(";")[0]
+
+    def __call__(self, method, path, body=None, **headers):
+        connection = http.client.HTTPConnection(self.host, timeout=30)
+        if hasattr(self, "cookie"):
+            headers["cookie"] = self.cookie
+        connection.request(method, path, body, {"content-type": "application/json"} | headers)
+        answer = connection.getresponse()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+    def event(self, target, values):
+        """Run an event of the page as its own script does, and return everything that comes back.
+
+        Values that are not given are those that the page shows at first.
+        """
+        _, _, config = self("GET", "/config")
+        components = {one["id"]: one["props"] for one in json.loads(config)["components"]}
+        names = {number: props.get("elem_id") for number, props in components.items()}
+        found = next(
+            one for one in json.loads(config)["dependencies"]
+            if any(names.get(i) == target[0] and event == target[1] for i, event in one["targets"])
+        )  # fmt: skip
+        data = [values.get(names[i], components[i].get("value")) for i in found["inputs"]]
+        session = "attack" + os.urandom(4).hex()
+        body = json.dumps({"data": data, "fn_index": found["id"], "session_hash": session})
+        status, _, answer = self("POST", "/gradio_api/queue/join", body)
+        if status != 200:
+            return answer.decode()
+        return self("GET", f"/gradio_api/queue/data?session_hash={session}")[2].decode()
+
+    def upload(self, path):
+        """Upload a file, and return what the page sends for it in an event."""
+        head = f'--x\r\nContent-Disposition: form-data; name="files"; filename="{path.name}"\r\n\r\n'
+        body = head.encode() + path.read_bytes() + b"\r\n--x--\r\n"
+        status, _, answer = self(
+            "POST", "/gradio_api/upload", body, **{"content-type": "multipart/form-data; boundary=x"}
+        )
+        assert status == 200, answer
+        return {"path": json.loads(answer)[0], "orig_name": path.name, "meta": {"_type": "gradio.FileData"}}
+
+
+@pytest.fixture(scope="session")
+def client(studio):
+    return Client(studio)
+
+
 @pytest.fixture(scope="module")
 def browser():
-    """One browser for a module, not for all: while it is open, no other test can use asyncio."""
+    """One browser for a module: while it is open, no other test can use asyncio."""
     if left_out():
         pytest.skip(left_out())
     from playwright.sync_api import sync_playwright
@@ -81,7 +138,7 @@ class Visitor:
     def __init__(self, browser, address, **settings):
         self.wrong = []
         self.context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | settings))
-        self.context.set_default_timeout(60_000)
+        self.context.set_default_timeout(150_000)
         host = address.split("/?")[0]
         self.context.route("**/*", lambda route: self._route(route, host))
         self.page = self.context.new_page()
@@ -99,7 +156,11 @@ class Visitor:
             route.abort()
 
     def tab(self, title):
-        self.page.get_by_role("tab", name=title).click()
+        found = self.page.get_by_role("tab", name=title)
+        if not found.is_visible():  # on a phone
+            self.page.click("button[aria-label='More tabs']")
+            found = self.page.locator(".overflow-dropdown").get_by_text(title)
+        found.click()
 
     def upload(self, where, *paths):
         self.page.set_input_files(f"#{where} input[type=file]", [str(path) for path in paths])
@@ -141,35 +202,28 @@ def visitor(browser, studio):
 
 @pytest.fixture(scope="module")
 def phone(browser, studio):
-    """A person with a small screen, in the dark."""
+    """Another person, with a small screen, in the dark."""
     found = Visitor(browser, studio, viewport={"width": 360, "height": 740}, color_scheme="dark")
     yield found
     found.leave()
 
 
-@pytest.fixture
-def visit(browser, studio):
-    """Open further pages."""
-    found = []
-
-    def open_page(**settings):
-        found.append(Visitor(browser, studio, **settings))
-        return found[-1]
-
-    yield open_page
-    for one in found:
-        one.leave()
-
-
 @pytest.fixture(scope="session")
 def pictures(tmp_path_factory):
-    """A 16-bit photo with a profile, and a painting."""
+    """A 16-bit photo with profile and EXIF, and a painting."""
+    from PIL import Image
+
     from glocal.files.metadata.profiles import srgb_profile
+
+    exif = Image.Exif()
+    exif[0x010F] = "A camera"
 
     folder = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(0)
     photo = np.kron(rng.random((6, 8, 3)), np.ones((4, 4, 1))) * 0.8 + 0.1 * rng.random((24, 32, 3))
     painting = np.kron(rng.random((10, 8, 3)), np.ones((4, 4, 1)))
-    write_image(folder / "photo.png", Picture((photo * 65535).astype(np.uint16), icc=srgb_profile()))
+    write_image(
+        folder / "photo.png", Picture((photo * 65535).astype(np.uint16), icc=srgb_profile(), exif=exif.tobytes()[6:])
+    )
     write_image(folder / "painting.png", Picture((painting * 255).astype(np.uint8)))
     return folder

@@ -28,8 +28,11 @@ def test_functions_are_replaced_and_modules_loaded_when_they_are_used(tmp_path, 
             frame = importlib.import_module("frame")
         assert sys.meta_path == finders
         assert (frame.wrote, frame.said, hasattr(frame, "loaded")) == (None, None, False)
+        assert not hasattr(frame.frame_table, "__file__")  # asked by those who look through all modules
+        assert not hasattr(frame, "loaded")
         assert frame.frame_table.rows == 3
         assert frame.loaded
+        assert importlib.import_module("frame_table").__file__ == str(tmp_path / "frame_table.py")
     finally:
         for name in ("frame", "frame.meta", "frame.events", "frame_table"):
             sys.modules.pop(name, None)

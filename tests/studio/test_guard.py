@@ -164,46 +164,6 @@ def test_a_port_that_is_taken_is_refused_with_words():
 # The real page, without a browser
 
 
-class Client:
-    """A program that knows the token and wants more than the page offers."""
-
-    def __init__(self, address):
-        found = urllib.parse.urlsplit(address)
-        self.host = found.netloc
-        status, headers, _ = self("GET", f"/?{found.query}")
-        assert status == 303
-        self.cookie = headers["set-cookie"].split(";")[0]
-
-    def __call__(self, method, path, body=None, **headers):
-        connection = http.client.HTTPConnection(self.host, timeout=30)
-        if hasattr(self, "cookie"):
-            headers["cookie"] = self.cookie
-        connection.request(method, path, body, {"content-type": "application/json"} | headers)
-        answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
-
-    def event(self, target, values):
-        """Run an event of the page as its own script does, and return everything that comes back."""
-        _, _, config = self("GET", "/config")
-        names = {one["id"]: one["props"].get("elem_id") for one in json.loads(config)["components"]}
-        found = next(
-            one for one in json.loads(config)["dependencies"]
-            if any(names.get(i) == target[0] and event == target[1] for i, event in one["targets"])
-        )  # fmt: skip
-        data = [values.get(names.get(i)) for i in found["inputs"]]
-        session = "attack" + os.urandom(4).hex()
-        body = json.dumps({"data": data, "fn_index": found["id"], "session_hash": session})
-        status, _, answer = self("POST", "/gradio_api/queue/join", body)
-        if status != 200:
-            return answer.decode()
-        return self("GET", f"/gradio_api/queue/data?session_hash={session}")[2].decode()
-
-
-@pytest.fixture(scope="module")
-def client(studio):
-    return Client(studio)
-
-
 def test_the_real_page_is_closed_without_the_token_and_answers_with_it(studio, client):
     host = urllib.parse.urlsplit(studio).netloc
     connection = http.client.HTTPConnection(host, timeout=30)

@@ -15,7 +15,7 @@ SMALL = Cost("8 x 8", memory=1, seconds=1.0)
 
 @pytest.fixture(scope="module")
 def queue():
-    found = JobQueue()
+    found = JobQueue(["torch"])
     yield found
     found.close()
 

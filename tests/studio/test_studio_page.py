@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import soundfile
 import torch
+from PIL import Image
 
 from glocal.cli import main
 from glocal.color_space import lab_from_rgb
@@ -55,6 +56,7 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     )
     made = visitor.download("style-download", tmp_path)
     assert read_image(made).depth == "16"
+    assert Image.open(made).getexif()[0x010F] == "A camera"
     assert read_image(made).icc == read_image(pictures / "photo.png").icc is not None
     assert recipe_of(made)["inputs"][0]["path"] == "photo.png"
     for name in ("photo.png", "painting.png"):
@@ -72,12 +74,12 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     assert (tmp_path / "weak_by_hand.png").read_bytes() == weaker.read_bytes()
 
 
-def test_a_run_shows_its_picture_stops_and_goes_on_while_another_session_waits(visitor, visit, pictures, tmp_path):
+def test_a_run_shows_its_picture_stops_and_goes_on_while_another_session_waits(visitor, phone, pictures, tmp_path):
     page = visitor.page
+    other = phone
     paint(visitor, pictures, iterations=100_000, seeds=1)
     page.wait_for_selector("#style-live img")
     # Another person recolours meanwhile.
-    other = visit()
     other.tab("Colour")
     other.upload("color-photo", pictures / "photo.png")
     other.upload("color-reference", pictures / "painting.png")
@@ -212,6 +214,7 @@ def test_a_click_shows_the_nearest_patches_of_a_pixel_and_of_a_moment(visitor, p
 
 
 def test_wrong_files_are_refused_with_words(phone, tmp_path):
+    phone.tab("Style")
     (tmp_path / "note.png").write_bytes(b"no picture")
     (tmp_path / "cut.png").write_bytes(PIXEL + b"\0\0\0\rIHDR")
     write_image(tmp_path / "large.png", Picture(np.zeros((200, 250, 3), np.uint8)))
@@ -233,15 +236,10 @@ def test_wrong_files_are_refused_with_words(phone, tmp_path):
 
 
 def test_the_page_fits_a_phone_and_is_dark_where_the_system_is(phone):
-    phone = phone.page
     for title in ("Colour", "Photo", "Speech", "Graph", "Style"):
-        shown = phone.get_by_role("tab", name=title)
-        if not shown.is_visible():
-            phone.click("button[aria-label='More tabs']")
-            shown = phone.locator(".overflow-dropdown").get_by_text(title)
-        shown.click()
-        assert phone.evaluate("document.documentElement.scrollWidth") <= 360
+        phone.tab(title)
+        assert phone.page.evaluate("document.documentElement.scrollWidth") <= 360
     red, green, blue = json.loads(
-        phone.evaluate("'[' + getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3) + ']'")
+        phone.page.evaluate("'[' + getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3) + ']'")
     )
     assert max(red, green, blue) < 80

@@ -12,7 +12,7 @@ from glocal.studio.worker import ENDS, Worker, WorkError
 
 @pytest.fixture(scope="module")
 def worker():
-    found = Worker()
+    found = Worker(["torch"])
     yield found
     found.kill()
 

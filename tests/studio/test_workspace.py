@@ -1,5 +1,6 @@
 """The temporary folder: private, removed at the end, and at the next start after kill -9."""
 
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import sys, time
 from glocal.studio.workspace import workspace
 with workspace(sys.argv[1]) as found:
     (found.new_folder("a") / "photo.png").write_bytes(b"1")
+    found.note(sys.argv[2])
     print(found.root, flush=True)
     time.sleep(60)
 """
@@ -35,10 +37,16 @@ def test_a_workspace_is_private_and_goes_with_everything_in_it(tmp_path):
 
 
 def test_the_next_studio_removes_what_a_killed_one_left_and_nothing_else(tmp_path):
-    killed = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
-    left = killed.stdout.readline().strip()
-    precious = tmp_path / "precious"
+    noted, precious = tmp_path / "pymp-1", tmp_path / "precious"
+    noted.mkdir()
     precious.mkdir()
+    with workspace(tmp_path) as wrong:
+        wrong.note(str(precious))
+        shutil.copytree(wrong.root, tmp_path / f"{PREFIX}wrong")  # as if it had been killed
+    killed = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path), str(noted)], stdout=subprocess.PIPE, text=True
+    )
+    left = killed.stdout.readline().strip()
     (tmp_path / f"{PREFIX}link").symlink_to(precious)
     with workspace(tmp_path) as living:
         assert Path(left).exists()  # its studio lives
@@ -46,6 +54,7 @@ def test_the_next_studio_removes_what_a_killed_one_left_and_nothing_else(tmp_pat
         killed.wait()
         assert [str(path) for path in remove_abandoned(tmp_path)] == [left]
         assert not Path(left).exists()
+        assert not noted.exists()
         assert living.root.exists()
     assert precious.exists()
     assert (tmp_path / f"{PREFIX}link").is_symlink()

@@ -129,7 +129,9 @@ class PatchRows:
         """
         tall, wide = self.size
         own = self._values[:, row : row + tall, column : column + wide]
-        products = (self._spectrum * torch.fft.rfft2(own, s=self._lengths).conj()).sum(0)
+        tall_length, wide_length = self._lengths
+        turned = torch.fft.fft(torch.fft.rfft(own, n=wide_length), n=tall_length, dim=1)  # rows of zeros are left out
+        products = (self._spectrum * turned.conj()).sum(0)
         correlation = torch.fft.irfft2(products, s=self._lengths)[window]
         norm = own.square().sum()
         about = (self._norms[window] + norm - 2 * correlation + places).reshape(-1)

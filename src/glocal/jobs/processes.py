@@ -154,7 +154,7 @@ def end_with_parent() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent.pid:  # it ended before the call
+        if not parent.is_alive():  # it ended before the call
             os._exit(1)
 
     def watch() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from glocal.options import Options, limits
 
 Kind = Literal["check", "choice", "choices", "slider", "number", "text"]
 _WIDEST = 10_000  # a slider over more values cannot be set with a mouse
+_AUTO = "auto"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Control:
     maximum: float | None = None
     whole: bool = False
     parse: Any = None
+    may_be_auto: bool = False  # the app decides if the value is None
 
     @property
     def label(self) -> str:
@@ -49,9 +50,9 @@ class Control:
         """Return a value of the option as the page holds it."""
         if self.kind == "choices":
             return list(value)
-        if self.kind == "text":
-            return "auto" if value is None else written(value)
-        return value
+        if value is None:
+            return _AUTO
+        return written(value) if self.kind == "text" else value
 
     def read(self, value: Any) -> Any:
         """Return what the page holds as a value of the option.
@@ -63,6 +64,8 @@ class Control:
         """
         if self.kind == "choices":
             return tuple(value)
+        if self.may_be_auto and str(value).strip() in ("", _AUTO):
+            return None
         if self.kind == "text":
             try:
                 return self.parse(str(value).strip())
@@ -76,7 +79,9 @@ class Control:
         return value
 
 
-def controls_for(options: Any, *, leave_out: Iterable[str] = ()) -> dict[str, Control]:
+def controls_for(
+    options: Any, *, leave_out: Iterable[str] = (), only: Iterable[str] | None = None
+) -> dict[str, Control]:
     """Return the controls of a dataclass of options, in its order.
 
     Options that only Python has, names of files, and free texts get none: no path of this machine comes from a page.
@@ -86,7 +91,11 @@ def controls_for(options: Any, *, leave_out: Iterable[str] = ()) -> dict[str, Co
     {'depth': 'choice', 'quality': 'slider', 'metadata': 'choice'}
     """
     found = (_control(field, hint) for field, hint, _ in flag_fields(options))
-    return {one.name: one for one in found if one is not None and one.name not in leave_out}
+    return {
+        one.name: one
+        for one in found
+        if one is not None and one.name not in leave_out and (only is None or one.name in only)
+    }
 
 
 def shown_values(options: Any, controls: Mapping[str, Control], **chosen: Any) -> dict[str, Any]:
@@ -120,8 +129,10 @@ def _control(field: dataclasses.Field[Any], hint: Any) -> Control | None:
     text = str(meta.get("help", ""))
     if meta.get("writes") or len(plain) == 0:
         return None
+    auto = field.default is None
     if "choices" in meta or "known" in meta:
-        return Control(field.name, "choice", text, tuple(meta.get("choices", meta.get("known"))))
+        choices = tuple(meta.get("choices", meta.get("known")))
+        return Control(field.name, "choice", text, (_AUTO, *choices) if auto else choices, may_be_auto=auto)
     if len(plain) == 1 and typing.get_origin(plain[0]) is Literal:
         return Control(field.name, "choice", text, typing.get_args(plain[0]))
     if len(plain) == 1 and typing.get_origin(plain[0]) is tuple:
@@ -129,24 +140,15 @@ def _control(field: dataclasses.Field[Any], hint: Any) -> Control | None:
         if typing.get_origin(inner) is Literal:
             return Control(field.name, "choices", text, typing.get_args(inner))
     if "parse" in meta:
-        return Control(field.name, "text", text, parse=meta["parse"])
+        return Control(field.name, "text", text, parse=meta["parse"], may_be_auto=auto)
     if plain == [bool]:
         return Control(field.name, "check", text)
     if plain in ([int], [float]):
         low, high = meta.get("min", meta.get("above")), meta.get("max")
         narrow = low is not None and high is not None and high - low <= _WIDEST
         text += f" {limits(meta).strip().capitalize()}." if narrow else ""
-        if field.default is None:  # the app decides, and neither a slider nor a box of numbers has a place for that
-            return Control(field.name, "text", text, parse=functools.partial(_number_or_auto, plain[0]))
+        if auto:  # neither a slider nor a box of numbers has a place for that
+            return Control(field.name, "text", text, parse=plain[0], may_be_auto=True)
         kind: Kind = "slider" if narrow else "number"
         return Control(field.name, kind, text, minimum=low, maximum=high, whole=plain == [int])
     return None
-
-
-def _number_or_auto(kind: type, text: str) -> Any:
-    """Read a number; "auto" or nothing leaves it to the app.
-
-    >>> _number_or_auto(int, "12"), _number_or_auto(float, "auto")
-    (12, None)
-    """
-    return None if text in ("", "auto") else kind(text)

@@ -11,7 +11,6 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from importlib.util import LazyLoader
 from types import ModuleType
 from typing import Any
 
@@ -42,27 +41,43 @@ def less_imported(skipped: Mapping[str, str], later: Sequence[str] = ()) -> Iter
     later : sequence of str
         Modules that are loaded when one of their names is used for the first time.
     """
-    finder: Any = _Finder(skipped, later)
+    finder: Any = _Finder(skipped)
     sys.meta_path.insert(0, finder)
+    places = [_Later(name) for name in later if name not in sys.modules]
+    sys.modules |= {place.__name__: place for place in places}
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
+        for place in places:
+            place.leave()
+
+
+class _Later(ModuleType):
+    """Stands for a module, and loads it when one of its names is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # those that look through all modules want no name of it
+            raise AttributeError(name)
+        self.leave()
+        return getattr(importlib.import_module(self.__name__), name)
+
+    def leave(self) -> None:
+        """Let the next import find the module itself."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
 
 
 class _Finder:
-    def __init__(self, skipped: Mapping[str, str], later: Sequence[str]) -> None:
-        self.skipped, self.later = skipped, later
+    def __init__(self, skipped: Mapping[str, str]) -> None:
+        self.skipped = skipped
 
     def find_spec(self, name: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         """Find one of the modules as Python does, and change how it is loaded; leave all others to Python."""
-        if name not in self.skipped and name not in self.later:
+        if name not in self.skipped:
             return None
         spec = PathFinder.find_spec(name, path, target)
         if spec is None or spec.loader is None:
-            return spec
-        if name in self.later:
-            spec.loader = LazyLoader(spec.loader)
             return spec
         loader: Any = spec.loader
         run = loader.exec_module

@@ -47,7 +47,7 @@ class JobQueue:
     Parameters
     ----------
     modules : sequence of str
-        What the next process imports in advance, so that a job begins at once.
+        What the processes have imported, so that a job begins at once.
     memory : callable
         Returns the bytes that a job may take now.
     """
@@ -56,7 +56,6 @@ class JobQueue:
         self.modules, self.memory = modules, memory
         self._waiting: list[Ticket] = []
         self._running: Ticket | None = None
-        self._spare: Worker | None = None
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="glocal-queue", daemon=True)
@@ -109,12 +108,6 @@ class JobQueue:
                 ticket.stops += 1  # nobody is there to keep anything
                 self.stop(ticket)
 
-    def warm(self) -> None:
-        """Start the process of the next job in advance."""
-        with self._changed:
-            if self._spare is None and not self._closed:
-                self._spare = Worker(self.modules)
-
     def close(self) -> None:
         """End all jobs and processes."""
         with self._changed:
@@ -122,8 +115,6 @@ class JobQueue:
             self._waiting.clear()
             self._changed.notify_all()
         self._thread.join()
-        if self._spare is not None:
-            self._spare.kill()
 
     def _run(self) -> None:
         while True:
@@ -138,14 +129,11 @@ class JobQueue:
                 ticket.add(Event("failed", describe(error)))
             with self._changed:
                 self._running = None
-            self.warm()
 
     def _perform(self, ticket: Ticket) -> None:
         """Run one job to its end, whatever that is."""
         self._check_memory(ticket.cost)
-        with self._changed:
-            spare, self._spare = self._spare, None
-        worker = spare if spare is not None and spare.alive else Worker(self.modules)
+        worker = Worker(self.modules)
         worker.begin(ticket.function, *ticket.arguments)
         asked = False
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import html
 import shlex
 from abc import ABC, abstractmethod
@@ -14,15 +15,15 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from glocal.errors import ArgumentError, GlocalError
-from glocal.jobs.failures import describe
 from glocal.jobs.flags import flags_for
 from glocal.jobs.job import Job
-from glocal.studio.controls import Control, changes, controls_for, shown_values
+from glocal.studio.controls import changes, controls_for, shown_values
 from glocal.studio.job_queue import Ticket
-from glocal.studio.orders import Made, Order, estimate, look_at_picture, run_order
+from glocal.studio.orders import Made, Order, check_pixels, estimate, look_at_picture, run_order
 from glocal.studio.status import as_text, cost_text, progress_bar, status
 from glocal.studio.studio import Session, Studio
 from glocal.studio.views import image_url
+from glocal.studio.widgets import make_widget
 from glocal.studio.worker import Event
 
 Updates = dict[Any, Any]
@@ -36,9 +37,11 @@ class JobTab(ABC):
     job: ClassVar[type[Job]]
     title: ClassVar[str]
     main: ClassVar[tuple[str, ...]] = ()  # the options that are shown first
+    file_options: ClassVar[tuple[str, ...]] = ()  # the fields of `job.Files` that are no names of files
     uploads: ClassVar[dict[str, str]] = {"photo": "Photo"}
     several: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...]] = ()
+    no_pictures: ClassVar[tuple[str, ...]] = ()
     samples: ClassVar[dict[str, str]] = {}
     formats: ClassVar[tuple[str, ...]] = (".png", ".tif", ".jpg", ".webp", ".avif")
     leave_out: ClassVar[tuple[str, ...]] = ()
@@ -46,10 +49,12 @@ class JobTab(ABC):
     def __init__(self, studio: Studio) -> None:
         self.studio = studio
         self.controls = controls_for(self.job.Options, leave_out=self.leave_out)
+        self.file_controls = controls_for(self.job.Files, only=self.file_options)
         self.output_controls = controls_for(self.job.Output)
         self.files: dict[str, Any] = {}
         self.looks: dict[str, Any] = {}
         self.widgets: dict[str, Any] = {}
+        self.file_widgets: dict[str, Any] = {}
         self.output_widgets: dict[str, Any] = {}
         with gr.Tab(self.title, id=self.job.name), gr.Row():
             with gr.Column(scale=2, min_width=300):
@@ -78,6 +83,8 @@ class JobTab(ABC):
             for name, control in self.controls.items():
                 if name not in self.widgets:
                     self.widgets[name] = make_widget(control, shown[name], self._id(name))
+            for name, value in shown_values(self.job.Files, self.file_controls).items():
+                self.file_widgets[name] = make_widget(self.file_controls[name], value, self._id(name))
             for name in self.optional:
                 self._upload(name)
         with gr.Accordion("Output file", open=False, elem_id=f"{self.job.name}-file"):
@@ -119,7 +126,10 @@ class JobTab(ABC):
     def _connect(self) -> None:
         for name in self.uploads:
             self.files[name].change(
-                self._look, [self.files[name]], [self.looks[name], self.status], show_progress="hidden"
+                functools.partial(self._look, name),
+                [self.files[name]],
+                [self.looks[name], self.status],
+                show_progress="hidden",
             )
         if self.samples:
             self.sample.click(self._samples, None, [self.files[name] for name in self.samples], show_progress="hidden")
@@ -128,7 +138,8 @@ class JobTab(ABC):
             self.widgets["preset"].input(
                 self._preset, [self.widgets["preset"]], [self.widgets[name] for name in others], show_progress="hidden"
             )
-        everything = {*self.files.values(), *self.widgets.values(), *self.output_widgets.values(), self.format}
+        everything = {*self.files.values(), *self.widgets.values(), *self.file_widgets.values()}
+        everything |= {*self.output_widgets.values(), self.format}
         self.run.click(
             self.on_run, everything | set(self.extra_inputs()), self.all_outputs(), show_progress="hidden",
             concurrency_limit=None,
@@ -149,11 +160,11 @@ class JobTab(ABC):
 
     # Events
 
-    def _look(self, paths: Any) -> Any:
+    def _look(self, name: str, paths: Any) -> Any:
         """Show what was uploaded; refuse what cannot be read now, not after the run was started."""
         several = paths if isinstance(paths, list) else [paths] if paths else []
         try:
-            looks = [self.look_at(self.studio.uploaded(path)) for path in several]
+            looks = [self.look_at(name, self.studio.uploaded(path)) for path in several]
         except GlocalError as error:
             return "", status(as_text(error), "error")
         pictures = [f'<img src="{look.url}" alt="">' if look.url else "" for look in looks]
@@ -163,8 +174,8 @@ class JobTab(ABC):
         ]
         return "".join(shown), status("Ready." if looks else "Choose the files and press Run.")
 
-    def look_at(self, path: Path) -> Any:
-        """Look at one upload in the quick worker."""
+    def look_at(self, name: str, path: Path) -> Any:
+        """Look at one upload in the quick worker; `name` says for what it is."""
         return self.studio.quick(look_at_picture, path, self.studio.max_pixels)
 
     def _samples(self, request: gr.Request) -> Any:
@@ -196,7 +207,7 @@ class JobTab(ABC):
         try:
             orders = await asyncio.to_thread(self.orders, session, page)
         except GlocalError as error:
-            yield {self.status: status(describe(error), "error")}
+            yield {self.status: status(as_text(error), "error")}
             return
         async for updates in self.follow(session, orders):
             yield updates
@@ -303,29 +314,43 @@ class JobTab(ABC):
         for name in self.uploads:
             given = page[self.files[name]]
             several = given if isinstance(given, list) else [given] if given else []
-            if not several and name not in self.optional:
+            if not several and self.is_needed(name, page):
                 message = f"{self.job.name}: there is no {self.uploads[name].lower()}. Upload one."
                 raise ArgumentError(message)
             names += [name] * len(several)
             uploads += several
         chosen = changes(self.job.Options, self.controls, {n: page[w] for n, w in self.widgets.items()}) | more
+        further = changes(self.job.Files, self.file_controls, {n: page[w] for n, w in self.file_widgets.items()})
         output = changes(self.job.Output, self.output_controls, {n: page[w] for n, w in self.output_widgets.items()})
         options = self.job.Options.given(chosen)
         folder, found = self.studio.collected(session.name, uploads)
         roles: dict[str, list[str]] = {name: [] for name in self.uploads}
         for name, file in zip(names, found, strict=True):
             roles[name].append(file)
+        pictures = [folder / file for name in self.uploads if name not in self.no_pictures for file in roles[name]]
+        self.studio.quick(check_pixels, pictures, self.studio.max_pixels)
         first = next(iter(self.uploads))
         source = Path(roles[first][0])
         suffix = source.suffix if page[self.format] == _SAME else page[self.format]
         target = f"{source.stem}_{self.job.name}{suffix}"
-        job = self.made_job(options, self.job.Output(**output), roles, target)
+        files = self.job.Files(**(further | self.named_files(roles, target)))
+        job = self.job(options, files, self.job.Output(**output), tuple(roles.get(self.job.shared, ())))
         job.check(1)
         return Order(job, folder, source.name, target)
 
+    def is_needed(self, name: str, page: dict[Any, Any]) -> bool:
+        """Whether a run needs this upload."""
+        return name not in self.optional
+
     @abstractmethod
-    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
-        """Make the job from its options and the names of the uploads."""
+    def named_files(self, roles: dict[str, list[str]], target: str) -> dict[str, Any]:
+        """Return the fields of `job.Files` that name files: uploads and further outputs.
+
+        Raises
+        ------
+        ArgumentError
+            The uploads do not fit each other.
+        """
 
     def command_of(self, order: Order) -> str:
         """Write an order as the line that does the same in a folder with these files."""
@@ -338,28 +363,9 @@ class JobTab(ABC):
         return shlex.join(["glocal", job.name, order.source, *job.others, *flags, "-o", order.target])
 
 
-def make_widget(control: Control, value: Any, name: str) -> Any:
-    """Make the component of a control."""
-    same = {"label": control.label, "info": control.help, "value": value, "elem_id": name}
-    if control.kind == "check":
-        return gr.Checkbox(**same)
-    if control.kind == "choice":
-        make = gr.Radio if len(control.choices) <= 4 else gr.Dropdown
-        return make(choices=list(control.choices), **same)
-    if control.kind == "choices":
-        return gr.CheckboxGroup(choices=list(control.choices), **same)
-    if control.kind == "slider":
-        return gr.Slider(control.minimum or 0, control.maximum or 1, step=control.step, **same)
-    if control.kind == "number":
-        return gr.Number(minimum=control.minimum, precision=0 if control.whole else None, **same)
-    return gr.Textbox(lines=1, **same)
-
-
-def comparison(name: str) -> Any:
-    """Make the slider that compares the photo with its result."""
-    return gr.ImageSlider(
-        label="Photo and result", type="filepath", interactive=False, buttons=["fullscreen"], elem_id=name
-    )
+def only(names: list[str]) -> str | None:
+    """Return the name of the upload, or None if there is none."""
+    return names[0] if names else None
 
 
 def with_strength(order: Order, strength: float) -> Order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 from dataclasses import dataclass, field, replace
@@ -66,17 +67,33 @@ def look_at_picture(link: Link, path: Path, max_pixels: int) -> Look:
         It is no picture that can be read, or larger than the studio takes.
     """
     from glocal.files.images.colors import to_srgb
-    from glocal.files.images.read import image_size, read_image
+    from glocal.files.images.read import read_image
     from glocal.studio.views import data_url
 
-    height, width = _named(path, lambda: image_size(path))
-    if height * width > max_pixels:
-        message = f"upload ({path.name}): it has {width} x {height} pixels, more than {max_pixels:,}. Make it smaller."
-        raise InputError(message)
+    check_pixels(link, [path], max_pixels)
     picture = _named(path, lambda: read_image(path))
     h, w = picture.size
     kind = "float" if picture.depth == "float" else f"{picture.depth} bit"
     return Look(data_url(to_srgb(picture).clip(0, 1)), f"{path.name}: {w} x {h}, {kind}")
+
+
+def check_pixels(link: Link, pictures: list[Path], max_pixels: int) -> None:
+    """Check the sizes of uploaded pictures, from their headers alone.
+
+    Raises
+    ------
+    InputError
+        One is no picture, or larger than the studio takes.
+    """
+    from glocal.files.images.read import image_size
+
+    for path in pictures:
+        height, width = _named(path, functools.partial(image_size, path))
+        if height * width > max_pixels:
+            message = (
+                f"upload ({path.name}): it has {width} x {height} pixels, more than {max_pixels:,}. Make it smaller."
+            )
+            raise InputError(message)
 
 
 def look_at_sound(link: Link, path: Path) -> Look:
@@ -94,6 +111,26 @@ def look_at_sound(link: Link, path: Path) -> Look:
             info = sound.info
         length = f"{info.seconds:.1f} s" if info.seconds is not None else "unknown length"
         return Look("", f"{path.name}: {length}, {info.rate} Hz, {info.channels} channel(s)")
+
+    return _named(path, look)  # type: ignore[no-any-return]
+
+
+def look_at_map(link: Link, path: Path, max_pixels: int) -> Look:
+    """Read an uploaded colour map.
+
+    Raises
+    ------
+    InputError
+        It is no map that can be read.
+    """
+    from glocal.apps.color.recolor import loaded
+
+    if path.suffix.lower() == ".png":
+        check_pixels(link, [path], max_pixels)
+
+    def look() -> Look:
+        points = getattr(loaded(path, 1.0), "size", None)
+        return Look("", f"{path.name}: " + ("a map" if points is None else f"a LUT with {points} points along an axis"))
 
     return _named(path, look)  # type: ignore[no-any-return]
 
@@ -191,7 +228,7 @@ def preview_colors(link: Link, made: Made, strength: float) -> Path:
     import torch
 
     from glocal.apps.color.look import ColorMap
-    from glocal.apps.color.recolor import applied
+    from glocal.apps.color.recolor import applied, loaded
     from glocal.files.images.kinds import mask_values
     from glocal.files.images.read import read_image
     from glocal.studio.views import read_rgb, save_view
@@ -203,7 +240,10 @@ def preview_colors(link: Link, made: Made, strength: float) -> Path:
     if files.mask is not None:
         size = (rgb.shape[0], rgb.shape[1])
         cover = torch.from_numpy(mask_values(read_image(files.mask), size, call="recolor"))
-    look = ColorMap.load(files.save_map).with_strength(strength)
+    if files.map is not None:
+        look: Any = loaded(files.map, strength)
+    else:
+        look = ColorMap.load(files.save_map).with_strength(strength)
     return save_view(applied(look, rgb, cover).numpy(), made.order.folder / f"live-{strength:.3f}.webp")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import socket
+import threading
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def serve(options: StudioOptions, ready: Callable[[str], None], parent: str | No
 
         def begun() -> None:
             ready(address)
-            studio.warm()
+            threading.Thread(target=studio.warm, name="glocal-warm", daemon=True).start()  # the page need not wait
             if options.open:
                 webbrowser.open(address)
 
@@ -87,6 +88,10 @@ def guarded_page(studio: Studio, *, host: str, port: int, password: str | None =
     # Read when gradio is imported: no word to anybody, and every file in our own folder.
     os.environ |= {
         "GRADIO_ANALYTICS_ENABLED": "False",
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(
+            10**9
+        ),  # else each event makes statistics with pandas, which nobody sees
+        "GRADIO_ANALYTICS_MAX_EVENTS": "1",
         "GRADIO_TEMP_DIR": str(studio.place.served),
         "GRADIO_EXAMPLES_CACHE": str(studio.place.served),
         "HF_HUB_OFFLINE": "1",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing.util
 import os
 import shutil
 import threading
@@ -73,11 +74,11 @@ class Studio:
             return self._quick.call(function, *arguments)
 
     def warm(self) -> None:
-        """Start both processes, so that the first upload and the first job need not wait for imports."""
+        """Start the quick process, so that the first upload and the first job need not wait for imports."""
         with self._lock:
             if self._quick is None:
                 self._quick = Worker(MODULES)
-        self.queue.warm()
+        self.place.note(multiprocessing.util.get_temp_dir())  # where the server of the workers has its socket
 
     def uploaded(self, path: str | os.PathLike[str]) -> Path:
         """Return the path of an upload after checking that it is one, and not too large.
@@ -97,21 +98,23 @@ class Studio:
         return real
 
     def collected(self, session: str, uploads: Sequence[str | os.PathLike[str]]) -> tuple[Path, list[str]]:
-        """Put uploads into a new folder under their own names, each name once; returns the folder and the names."""
+        """Put uploads into a new folder under their own names, each file once; returns the folder and the names."""
         folder = self.place.new_folder(session)
-        names: list[str] = []
-        for upload in uploads:
-            real = self.uploaded(upload)
+        names: dict[Path, str] = {}
+        reals = [self.uploaded(upload) for upload in uploads]
+        for real in reals:
+            if real in names:
+                continue
             name, count = real.name, 1
-            while name in names:
+            while name in names.values():
                 count += 1
                 name = f"{real.stem}-{count}{real.suffix}"
             try:
                 os.link(real, folder / name)
             except OSError:  # no hard links here
                 shutil.copyfile(real, folder / name)
-            names.append(name)
-        return folder, names
+            names[real] = name
+        return folder, [names[real] for real in reals]
 
     def close(self) -> None:
         """End all processes."""

@@ -1,6 +1,8 @@
 """A process that does one piece of work after another and reports what happens. If it dies, the studio continues.
 
 The studio itself imports neither torch nor a decoder: files of strangers are read, and jobs are run, in such processes.
+They are forked from a server process that has imported everything and does nothing else. So a job starts at once, and the
+processes share the memory of the libraries. Windows has no such server; there each process imports for itself.
 """
 
 from __future__ import annotations
@@ -115,11 +117,15 @@ class Worker:
     Parameters
     ----------
     modules : sequence of str
-        What to import at once, so that the work begins without delay.
+        What to import at once, so that the work begins without delay. The first worker waits for it.
     """
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
-        context = multiprocessing.get_context("spawn")
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when the libraries are loaded
+        method: Any = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload(list(modules))
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, tuple(modules)), daemon=True)
         self._process.start()
@@ -197,7 +203,6 @@ def _serve(pipe: Connection, modules: tuple[str, ...]) -> None:
     """Do work until the pipe is closed."""
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the studio, which ends its workers
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for module in modules:
         importlib.import_module(module)
     while True:

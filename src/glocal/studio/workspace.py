@@ -20,6 +20,7 @@ except ImportError:  # Windows has no such locks; what a killed studio leaves st
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "glocal-studio-"
+_NOTED = "noted"
 
 
 class Workspace:
@@ -44,6 +45,10 @@ class Workspace:
         path = self.private / (secrets.token_hex(16) + suffix)
         self._sessions.setdefault(session, []).append(path)
         return path
+
+    def note(self, folder: str) -> None:
+        """Note a temporary folder of the libraries, which goes with this one if the studio is killed."""
+        (self.root / _NOTED).write_text(folder)
 
     def forget(self, session: str) -> None:
         """Remove everything of a session."""
@@ -99,10 +104,19 @@ def remove_abandoned(place: Path) -> list[Path]:
                 continue
             lock = _locked(root)
             if lock is not None:
+                _remove_noted(root)
                 remove(root)
                 os.close(lock)
                 removed.append(root)
     return removed
+
+
+def _remove_noted(root: Path) -> None:
+    """Remove the folder of `multiprocessing` that a killed studio noted, if it is one."""
+    with contextlib.suppress(OSError):
+        noted = Path((root / _NOTED).read_text())
+        if noted.parent == root.parent and noted.name.startswith("pymp-") and noted.stat().st_uid == os.getuid():
+            remove(noted)
 
 
 def _locked(folder: Path) -> int | None:

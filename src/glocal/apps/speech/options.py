@@ -85,7 +85,11 @@ class SpeechFiles:
 class AudioOutput:
     """How sound is written."""
 
-    subtype: str | None = option(None, "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input.")
+    subtype: str | None = option(
+        None,
+        "How samples are stored, such as PCM_24 or FLOAT. Default: as in the input.",
+        known=("PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"),
+    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,9 +12,10 @@ import gradio as gr
 from glocal.errors import GlocalError
 from glocal.jobs.color import ColorFiles, ColorJob
 from glocal.jobs.job import Job
-from glocal.studio.job_tab import JobTab, Updates, comparison, with_strength
-from glocal.studio.orders import Made, preview_colors
+from glocal.studio.job_tab import JobTab, Updates, only, with_strength
+from glocal.studio.orders import Made, look_at_map, preview_colors
 from glocal.studio.status import as_text, status
+from glocal.studio.widgets import comparison
 
 
 class ColorTab(JobTab):
@@ -28,21 +28,14 @@ class ColorTab(JobTab):
         "photo": "Photo",
         "reference": "Reference: where the colours come from",
         "mask": "Mask: white where to change",
+        "map": "Map instead of a reference: .glocal, .cube, or a HaldCLUT .png",
     }
+    file_options: ClassVar[tuple[str, ...]] = ("lut_size",)
     several: ClassVar[tuple[str, ...]] = ("reference",)
-    optional: ClassVar[tuple[str, ...]] = ("mask",)
+    optional: ClassVar[tuple[str, ...]] = ("mask", "map")
+    no_pictures: ClassVar[tuple[str, ...]] = ("map",)
     samples: ClassVar[dict[str, str]] = {"photo": "temple.jpg", "reference": "sunset.jpg"}
     leave_out: ClassVar[tuple[str, ...]] = ("strength",)
-
-    def more_inputs(self) -> None:
-        """Add the size of the LUT."""
-        self.lut_size = gr.Radio(
-            ["33", "65"], value="33", label="LUT size", info="Points along an axis of the .cube file."
-        )
-
-    def extra_inputs(self) -> Any:
-        """Return the size of the LUT."""
-        return (self.lut_size,)
 
     def show(self) -> None:
         """Add the comparison, the strength, the palettes and the LUT."""
@@ -52,11 +45,13 @@ class ColorTab(JobTab):
             elem_id="color-strength",
         )  # fmt: skip
         self.palettes = gr.Image(label="Palettes", interactive=False, type="filepath", elem_id="color-palettes")
-        self.lut = gr.DownloadButton("Download LUT", interactive=False, elem_id="color-lut")
+        with gr.Row():
+            self.lut = gr.DownloadButton("Download LUT", interactive=False, elem_id="color-lut")
+            self.map = gr.DownloadButton("Download map", interactive=False, elem_id="color-map-file")
 
     def shown(self) -> list[Any]:
         """Return what a run changes here."""
-        return [self.compare, self.strength, self.palettes, self.lut]
+        return [self.compare, self.strength, self.palettes, self.lut, self.map]
 
     def _connect(self) -> None:
         super()._connect()
@@ -68,28 +63,39 @@ class ColorTab(JobTab):
             self._settle, [self.strength], self.all_outputs(), show_progress="hidden", concurrency_limit=None
         )
 
-    def orders(self, session: Any, page: dict[Any, Any]) -> Any:
-        """Make the order with the LUT that was chosen."""
-        order = self.order(session, page)
-        return [replace(order, job=replace(order.job, files=replace(order.job.files, lut_size=page[self.lut_size])))]
+    def look_at(self, name: str, path: Path) -> Any:
+        """Look at one upload in the quick worker."""
+        return (
+            self.studio.quick(look_at_map, path, self.studio.max_pixels)
+            if name == "map"
+            else super().look_at(name, path)
+        )
 
-    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
-        """Make the job; it also writes the map, the LUT and the palettes."""
+    def is_needed(self, name: str, page: dict[Any, Any]) -> bool:
+        """Whether a run needs this upload: a map replaces the reference."""
+        return super().is_needed(name, page) and not (name == "reference" and page[self.files["map"]])
+
+    def named_files(self, roles: dict[str, list[str]], target: str) -> dict[str, Any]:
+        """Return mask and map, and where to write map, LUT and palettes; a map that was given has no palettes."""
         stem = Path(target).stem
-        files = ColorFiles(
-            mask=roles["mask"][0] if roles["mask"] else None, save_map=f"{stem}.glocal", lut=(f"{stem}.cube",),
-            palette_out=f"{stem}_palettes.png",
-        )  # fmt: skip
-        return ColorJob(options, files, output, tuple(roles["reference"]))
+        files: dict[str, Any] = {"mask": only(roles["mask"]), "map": only(roles["map"]), "lut": (f"{stem}.cube",)}
+        ColorJob.split([target], ColorFiles(map=files["map"], reference=tuple(roles["reference"])))
+        return files | ({} if roles["map"] else {"save_map": f"{stem}.glocal", "palette_out": f"{stem}_palettes.png"})
 
     def finished(self, made: Made) -> Updates:
         """Show a result."""
         lut = next(path for path in made.files if path.suffix == ".cube")
+        own = next((path for path in made.files if path.suffix == ".glocal"), None)
         return super().finished(made) | {
             self.compare: (str(made.views["before"]), str(made.views["after"])),
             self.strength: gr.update(value=made.order.job.options.strength, interactive=True),
-            self.palettes: str(made.views["palettes"]),
+            self.palettes: str(made.views["palettes"]) if "palettes" in made.views else None,
             self.lut: gr.update(value=str(lut), interactive=True, label=f"Download {lut.name}"),
+            self.map: gr.update(
+                value=str(own) if own else None,
+                interactive=own is not None,
+                label=f"Download {own.name}" if own else "Download map",
+            ),
         }
 
     def facts(self, made: Made) -> list[str]:

@@ -13,10 +13,11 @@ from glocal.errors import ArgumentError, GlocalError
 from glocal.jobs.failures import describe
 from glocal.studio.controls import changes, controls_for, shown_values
 from glocal.studio.graph_view import GraphOptions, GraphView, open_signal, show_neighbors
-from glocal.studio.job_tab import Updates, make_widget
+from glocal.studio.job_tab import Updates
 from glocal.studio.orders import look_at_picture, look_at_sound
 from glocal.studio.status import as_text, status
 from glocal.studio.studio import Studio
+from glocal.studio.widgets import make_widget
 
 _LISTED = 25
 

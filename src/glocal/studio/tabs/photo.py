@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from glocal.jobs.denoise import DenoiseFiles, DenoiseJob
+from glocal.jobs.denoise import DenoiseJob
 from glocal.jobs.job import Job
-from glocal.studio.job_tab import JobTab, Updates
+from glocal.studio.job_tab import JobTab, Updates, only
 from glocal.studio.orders import CROP, Made, crop
 from glocal.studio.status import status
 
@@ -22,8 +22,12 @@ class PhotoTab(JobTab):
     job: ClassVar[type[Job]] = DenoiseJob
     title: ClassVar[str] = "Photo"
     main: ClassVar[tuple[str, ...]] = ("model", "strength")
-    uploads: ClassVar[dict[str, str]] = {"photo": "Photo", "mask": "Mask: white where to denoise"}
-    optional: ClassVar[tuple[str, ...]] = ("mask",)
+    uploads: ClassVar[dict[str, str]] = {
+        "photo": "Photo",
+        "mask": "Mask: white where to denoise",
+        "profile": "Noise profile: a photo of a flat area, taken with the same camera and settings",
+    }
+    optional: ClassVar[tuple[str, ...]] = ("mask", "profile")
     samples: ClassVar[dict[str, str]] = {"photo": "meadow.jpg"}
 
     def show(self) -> None:
@@ -53,12 +57,13 @@ class PhotoTab(JobTab):
             self._again, [self.level], self.all_outputs(), show_progress="hidden", concurrency_limit=None
         )
 
-    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
-        """Make the job; it also writes what was removed."""
-        files = DenoiseFiles(
-            mask=roles["mask"][0] if roles["mask"] else None, residual=f"{Path(target).stem}_residual.png"
-        )
-        return DenoiseJob(options, files, output)
+    def named_files(self, roles: dict[str, list[str]], target: str) -> dict[str, Any]:
+        """Return mask, noise profile, and where to write what was removed."""
+        return {
+            "mask": only(roles["mask"]),
+            "noise_profile": only(roles["profile"]),
+            "residual": f"{Path(target).stem}_residual.png",
+        }
 
     def finished(self, made: Made) -> Updates:
         """Show a result."""

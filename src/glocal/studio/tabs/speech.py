@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from glocal.jobs.job import Job
-from glocal.jobs.speech import SpeechFiles, SpeechJob
+from glocal.jobs.speech import SpeechJob
 from glocal.studio.job_tab import JobTab, Updates
 from glocal.studio.orders import Made, look_at_sound
 
@@ -22,6 +22,7 @@ class SpeechTab(JobTab):
     title: ClassVar[str] = "Speech"
     main: ClassVar[tuple[str, ...]] = ("model", "strength")
     uploads: ClassVar[dict[str, str]] = {"recording": "Recording"}
+    no_pictures: ClassVar[tuple[str, ...]] = ("recording",)
     samples: ClassVar[dict[str, str]] = {"recording": "speech.wav"}
     formats: ClassVar[tuple[str, ...]] = (".wav", ".flac", ".ogg", ".mp3")
 
@@ -42,14 +43,14 @@ class SpeechTab(JobTab):
         """Return what a run changes here."""
         return [*self.players.values(), *self.spectra.values(), self.residual]
 
-    def look_at(self, path: Path) -> Any:
+    def look_at(self, name: str, path: Path) -> Any:
         """Look at a recording in the quick worker."""
         return self.studio.quick(look_at_sound, path)
 
-    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
-        """Make the job; it also writes what was removed."""
+    def named_files(self, roles: dict[str, list[str]], target: str) -> dict[str, Any]:
+        """Return where to write what was removed."""
         place = Path(target)
-        return SpeechJob(options, SpeechFiles(residual=f"{place.stem}_residual{place.suffix}"), output)
+        return {"residual": f"{place.stem}_residual{place.suffix}"}
 
     def finished(self, made: Made) -> Updates:
         """Show a result."""

@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import gradio as gr
 
-from glocal.errors import GlocalError
+from glocal.errors import ArgumentError, GlocalError
 from glocal.jobs.job import Job
-from glocal.jobs.style import StyleFiles, StyleJob
-from glocal.studio.job_tab import JobTab, Updates, comparison
+from glocal.jobs.style import StyleJob
+from glocal.studio.job_tab import JobTab, Updates, only
 from glocal.studio.orders import Made, Order, restyle
 from glocal.studio.status import as_text, status
 from glocal.studio.studio import Session
+from glocal.studio.widgets import comparison
 
 
 class StyleTab(JobTab):
@@ -24,9 +25,17 @@ class StyleTab(JobTab):
     job: ClassVar[type[Job]] = StyleJob
     title: ClassVar[str] = "Style"
     main: ClassVar[tuple[str, ...]] = ("preset", "size", "structure", "seed")
-    uploads: ClassVar[dict[str, str]] = {"photo": "Photo", "painting": "Painting", "mask": "Mask: white where to paint"}
-    several: ClassVar[tuple[str, ...]] = ("painting",)
-    optional: ClassVar[tuple[str, ...]] = ("mask",)
+    file_options: ClassVar[tuple[str, ...]] = ("weights", "init")
+    uploads: ClassVar[dict[str, str]] = {
+        "photo": "Photo",
+        "painting": "Painting",
+        "mask": "Mask: white where to paint",
+        "region": "Regions of the photo: a mask for each",
+        "painted": "Regions of the painting that they take: as many masks, in the same order",
+        "start": "Picture to start from",
+    }
+    several: ClassVar[tuple[str, ...]] = ("painting", "region", "painted")
+    optional: ClassVar[tuple[str, ...]] = ("mask", "region", "painted", "start")
     samples: ClassVar[dict[str, str]] = {"photo": "bridge.jpg", "painting": "van_gogh_auvers.jpg"}
     leave_out: ClassVar[tuple[str, ...]] = ("strength",)  # a slider on the finished picture
 
@@ -82,10 +91,18 @@ class StyleTab(JobTab):
         self.go_on.click(self._continue, None, self.all_outputs(), show_progress="hidden", concurrency_limit=None)
         self.gallery.select(self._choose, None, [*after, self.go_on], show_progress="hidden")
 
-    def made_job(self, options: Any, output: Any, roles: dict[str, list[str]], target: str) -> Job:
-        """Make the job; the paintings are mixed in equal parts."""
-        files = StyleFiles(mask=roles["mask"][0] if roles["mask"] else None)
-        return StyleJob(options, files, output, tuple(roles["painting"]))
+    def named_files(self, roles: dict[str, list[str]], target: str) -> dict[str, Any]:
+        """Return mask, pairs of regions, and the picture to start from."""
+        mine, theirs = roles["region"], roles["painted"]
+        if len(mine) != len(theirs):
+            message = (
+                f"style: there are {len(mine)} regions of the photo and {len(theirs)} of the painting. "
+                "Upload them in pairs."
+            )
+            raise ArgumentError(message)
+        pairs = tuple(f"{one}={other}" for one, other in zip(mine, theirs, strict=True))
+        start = {"init": roles["start"][0]} if roles["start"] else {}
+        return {"mask": only(roles["mask"]), "regions": pairs, **start}
 
     def orders(self, session: Session, page: dict[Any, Any]) -> list[Order]:
         """Make one order for each seed."""
