@@ -59,7 +59,8 @@ def test_a_preset_changes_what_is_usual():
     assert changes(StyleJob.Options, found, paper) == {"preset": "paper"}
     assert changes(StyleJob.Options, found, paper | {"tv": 0.02}) == {"preset": "paper", "tv": 0.02}
     # A part of `structure` that was not touched follows it.
-    changed = changes(StyleJob.Options, found, shown_values(StyleJob.Options, found) | {"structure": 1.0})
+    painterly = shown_values(StyleJob.Options, found, preset="painterly")
+    changed = changes(StyleJob.Options, found, painterly | {"structure": 1.0})
     assert StyleJob.Options.given(changed).anchor == 0.6
 
 
