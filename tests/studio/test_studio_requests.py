@@ -13,6 +13,8 @@ from glocal.files.embedded import recipe_of
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image
 from glocal.files.images.write import write_image
+from glocal.jobs.style import StyleJob
+from glocal.studio.controls import controls_for, shown_values
 
 pytestmark = pytest.mark.xdist_group("studio")
 
@@ -57,7 +59,10 @@ def test_style_with_weights_regions_and_a_start(run, pictures, tmp_path):
         "painted": [tmp_path / "left.png"],
         "start": [pictures / "photo.png"],
     }
-    command = run("style", uploads, weights="3,1", size="24", iterations=2)
+    shown = shown_values(
+        StyleJob.Options, controls_for(StyleJob.Options), preset="paper"
+    )  # after the preset was chosen
+    command = run("style", uploads, **shown | {"weights": "3,1", "size": "24", "iterations": 2})
     assert "--weights=3.0,1.0" in command
     assert "--regions=left.png=left.png" in command
     assert "--init=photo.png" in command
