@@ -90,7 +90,7 @@ def overhead(count: int = 1_000_000) -> list[dict[str, Any]]:
         folder.mkdir()
         for number in range(count):
             os.close(os.open(f"{folder}/{number:07}.txt", os.O_CREAT))
-        watch, began = Watch(os.getpid()), time.perf_counter()
+        watch, before, began = Watch(os.getpid()), _seconds(os.getpid()), time.perf_counter()
         with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
             run_batch(
                 "nothing", [str(folder)], nothing, estimate=functools.partial(seconds_of, seconds=1e-4),
@@ -101,7 +101,7 @@ def overhead(count: int = 1_000_000) -> list[dict[str, Any]]:
         watch.stop.set()
         lines = (Path(place) / "out" / NAME).read_text().count('"done"')
         assert lines == count, (lines, count)
-    client = watch.seconds.pop(os.getpid())
+    client = watch.seconds.pop(os.getpid()) - before
     row = {"work": f"{count:,} files without work", "seconds": seconds, "client_cpu_seconds": client}
     return [row | {"worker_cpu_seconds": watch.cpu_seconds, "peak_mib": watch.peak}]
 

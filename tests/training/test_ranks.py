@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
+from glocal.apps.denoise import data
 from glocal.apps.denoise.crops import Crops
 from glocal.apps.denoise.data import Photos
 from glocal.apps.denoise.deep import DeepShape
@@ -76,6 +78,12 @@ if __name__ == "__main__":  # in each of two processes
         assert not ended.finished, ended
         (place / f"process{both.rank}").write_text(str(ended.step))
         assert run_command(place) == 0
+        with pytest.MonkeyPatch.context() as patch:
+            read, square = [], data.gray_square
+            patch.setattr(data, "gray_square", lambda path, side: (read.append(path.name), square(path, side))[1])
+            photos = data.load_photos(place / "files", side=8, test=1, validation=1, ranks=both)
+        photos.save(place / f"photos{both.rank}.npz")
+        (place / f"read{both.rank}").write_text(" ".join(read))
         deep = deep_training(both)
         deep.run(4)
         deep.save(place / "deep")
@@ -88,6 +96,10 @@ def two(tmp_path_factory):
     images = np.random.default_rng(0).integers(0, 256, (14, 24, 24), dtype=np.uint8)
     parts = np.array(["train"] * 12 + ["validation"] * 2)
     Photos(images, parts, tuple(map(str, range(14)))).save(folder / "photos.npz")
+    (folder / "files").mkdir()
+    for number, image in enumerate(images[:5]):
+        Image.fromarray(image).save(folder / "files" / f"{number}.png")
+    (folder / "files" / "damaged.png").write_bytes(b"no picture")
     settings = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", __file__, folder]
     done = subprocess.run(command, env=settings, capture_output=True, text=True, check=False)
@@ -114,6 +126,17 @@ def test_a_checkpoint_of_two_processes_is_continued_by_one(two, tmp_path):
     assert len(read_log(two / "stopped" / "demo.jsonl")) == 6  # each line once: one process wrote
     for one, both in zip(model.parameters(), whole.parameters()):
         assert torch.allclose(one, both, rtol=1e-9, atol=1e-12)
+
+
+def test_each_process_reads_its_share_of_the_files_and_gets_all_photos(two):
+    assert (two / "read0").read_text() == "0.png 2.png 4.png"
+    assert (two / "read1").read_text() == "1.png 3.png damaged.png"
+    alone = data.load_photos(two / "files", side=8, test=1, validation=1)
+    assert [Path(name).name for name, _ in alone.skipped] == ["damaged.png"]
+    for rank in (0, 1):
+        photos = data.load_photos(two / f"photos{rank}.npz")
+        assert np.array_equal(photos.images, alone.images)
+        assert (photos.parts.tolist(), photos.names) == (alone.parts.tolist(), alone.names)
 
 
 def test_the_command_gives_the_same_network(two, tmp_path):

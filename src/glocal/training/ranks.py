@@ -10,12 +10,15 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
 from glocal.errors import ArgumentError
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,17 @@ class Ranks:
         shared = torch.tensor([float(answer)], device=device)
         torch.distributed.broadcast(shared, src=0)
         return bool(shared.item())
+
+    def gathered(self, values: list[Value]) -> list[Value]:
+        """Return the values of all processes: value `k` of process `r` becomes number `k count + r`.
+
+        If each process reads the files `rank, rank + count, ...` of a list, all of them get the whole list in its order.
+        """
+        if self.count == 1:
+            return values
+        parts: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(parts, values)
+        return [part[place] for place in range(len(parts[0])) for part in parts if place < len(part)]
 
     def wait(self) -> None:
         """Wait until all processes are here."""

@@ -10,13 +10,16 @@ import csv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from glocal.color_space import luma
 from glocal.errors import ArgumentError, GlocalError, InputError, OutputError
+
+if TYPE_CHECKING:
+    from glocal.training.ranks import Ranks
 
 Array = npt.NDArray[Any]
 PARTS = ("train", "validation", "test")
@@ -69,11 +72,13 @@ def load_photos(
     validation: int = 15,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
+    ranks: Ranks | None = None,
 ) -> Photos:
     """Read, crop, convert to gray and resize all photos of a folder (with subfolders), a `.csv` list or a `.npz` file.
 
     From a folder, `test` photos are drawn at random, then `validation` photos from the rest. The others are for training.
     The same names and seed give the same split. Gray is the luma of the full-size photo. Resizing (Lanczos) comes last.
+    Several processes (`ranks`) read each file once: each reads its share and sends the small squares to the others.
 
     Returns
     -------
@@ -88,17 +93,23 @@ def load_photos(
     if source.suffix == ".npz":
         return _prepared(source)
     listed = _from_csv(source) if source.suffix == ".csv" else [(path, "") for path in photo_files(source)]
-    images, names, parts, skipped = [], [], [], []
-    for number, (path, part) in enumerate(listed):
+    mine = listed if ranks is None else listed[ranks.rank :: ranks.count]
+    squares: list[Array | str] = []
+    for number, (path, _) in enumerate(mine):
         try:
-            images.append(gray_square(path, side))
+            squares.append(gray_square(path, side))
         except GlocalError as error:
-            skipped.append((str(path), str(error)))
+            squares.append(str(error))
+        if progress is not None:
+            progress(number + 1, len(mine))
+    images, names, parts, skipped = [], [], [], []
+    for (path, part), square in zip(listed, squares if ranks is None else ranks.gathered(squares), strict=True):
+        if isinstance(square, str):
+            skipped.append((str(path), square))
         else:
+            images.append(square)
             names.append(path.name)
             parts.append(part)
-        if progress is not None:
-            progress(number + 1, len(listed))
     if not images:
         message = (
             f"load_photos: {str(source)!r} holds no photo that can be read ({len(skipped)} file(s) skipped). "

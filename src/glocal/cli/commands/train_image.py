@@ -47,7 +47,7 @@ def train_image(
         if deep.model is not None:
             _train_deep(data, output, options, deep, photos, report, ranks)
             return
-        loaded = load(data, photos, report)
+        loaded = load(data, photos, report, ranks)
         counts = loaded.counts()
         report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
         try:
@@ -97,8 +97,11 @@ def _train_deep(
         report.result({"weights": str(path)}, str(path))
 
 
-def load(data: Path, options: DataOptions, report: Report) -> Photos:
-    """Read the photos, name the files that could not be read, and keep a prepared copy if that was asked for."""
+def load(data: Path, options: DataOptions, report: Report, ranks: Ranks | None = None) -> Photos:
+    """Read the photos, name the files that could not be read, and keep a prepared copy if that was asked for.
+
+    Of several processes, each reads its share of the files, and the first one writes the copy.
+    """
     from glocal.apps.denoise.data import corner_crops, load_photos, with_crops
 
     with report.progress("read photos") as tell:
@@ -108,11 +111,12 @@ def load(data: Path, options: DataOptions, report: Report) -> Photos:
             validation=options.validation,
             seed=options.split_seed,
             progress=lambda done, count: tell(done / count),
+            ranks=ranks,
         )
     for name, why in loaded.skipped[:_NAMED]:
         report.say(f"skipped {name}: {why}")
     if loaded.skipped:
         report.say(f"{len(loaded.skipped)} file(s) could not be read and were skipped")
-    if options.prepared is not None:
+    if options.prepared is not None and (ranks is None or ranks.first):
         loaded.save(Path(options.prepared))
     return with_crops(loaded, [corner_crops(Path(folder)) for folder in options.crops]) if options.crops else loaded
