@@ -183,12 +183,12 @@ def test_recordings_come_from_folders(tmp_path, data):
         (tmp_path / folder).mkdir(parents=True)
     with pytest.raises(InputError, match="has no recordings for speech, noise"):
         load_recordings(tmp_path)
-    for i in range(60):
+    for i in range(30):
         soundfile.write(tmp_path / "clean" / "train" / f"speaker{i}_1.wav", np.full(1600, i, np.int16), 16000)
         soundfile.write(tmp_path / "noise" / f"noise{i}.wav", np.full(3200, i, np.int16), 16000)
     found = load_recordings(tmp_path)
-    assert len(found["speech"]) + len(found["speech_val"]) == len(found["noise"]) + len(found["noise_val"]) == 60
-    assert 0 < len(found["speech_val"]) < 12
+    assert len(found["speech"]) + len(found["speech_val"]) == len(found["noise"]) + len(found["noise_val"]) == 30
+    assert 0 < len(found["speech_val"]) < 6
     pack_recordings(found, tmp_path / "packed.npz")
     again = load_recordings(tmp_path / "packed.npz")
     assert all(np.array_equal(a, b) for k in found for a, b in zip(found[k], again[k], strict=True))
