@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,9 +12,7 @@ from glocal.files.images.formats import coding_memory
 from glocal.jobs.job import Cost, Header, Inputs, Job
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from glocal.apps.color.recolor import Look, Recolored
+    from glocal.apps.color.recolor import Recolored
     from glocal.jobs.tiles import Source, TilePlan
 
 
@@ -67,48 +65,30 @@ class ColorJob(Job):
 
     def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:
         """Fit the map to a sample of the whole picture."""
+        from glocal.apps.color.lut import save_maps
         from glocal.apps.color.tiles import ColorPlan, look_for, sample_of
 
         whole: Any = {"alpha": source.alpha, "icc": source.icc, "mask": source.mask}
         look, notes = look_for(source.pixels, self.others, self.options, map=self.files.map, **whole)
-        told = self._save_maps(look, lambda: sample_of(source.pixels, **whole)[0], overwrite=overwrite)
-        lines = [*notes, *told.pop("lines", ())]
-        return ColorPlan(look, source.icc, self.output.depth, source.mask), told | {
-            "notes": list(notes),
-            "lines": lines,
-        }
+        told = save_maps(look, self.files, lambda: sample_of(source.pixels, **whole)[0], overwrite=overwrite)
+        told |= {"notes": list(notes), "lines": [*notes, *told.get("lines", ())]}
+        return ColorPlan(look, source.icc, self.output.depth, source.mask), told
 
     def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
         """Write the further outputs."""
         import torch
 
+        from glocal.apps.color.lut import save_maps
         from glocal.files.images.colors import to_srgb
 
-        told = self._save_maps(
-            result.mapping, lambda: torch.from_numpy(to_srgb(result.original)), overwrite=inputs.overwrite
+        told = save_maps(
+            result.mapping, self.files, lambda: torch.from_numpy(to_srgb(result.original)), overwrite=inputs.overwrite
         )
         if self.files.palette_out:
             self._draw(result, inputs)
             told["palettes"] = self.files.palette_out
         if result.losses:
             told |= {"method": self.options.method, "losses": [result.losses[0], result.losses[-1]]}
-        return told
-
-    def _save_maps(self, look: Look, photo: Callable[[], Tensor], *, overwrite: bool) -> dict[str, Any]:
-        """Write the map as files, and say how closely each LUT follows it on the colours of a photo (..., 3)."""
-        from glocal.apps.color.lut import write_lut
-        from glocal.apps.color.measures import difference_of_maps
-
-        told: dict[str, Any] = {}
-        if self.files.save_map:
-            look.save(self.files.save_map, overwrite=overwrite)  # type: ignore[union-attr]
-            told["map"] = self.files.save_map
-        for path in self.files.lut:
-            lut = write_lut(path, look, size=int(self.files.lut_size), overwrite=overwrite)
-            mean, largest = difference_of_maps(look, lut, photo())
-            told.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
-            text = f"{path}: {lut.size} points, differs from the map by {mean:.2f} on average and {largest:.2f} at most"
-            told.setdefault("lines", []).append(f"{text} (CIE76, on this photo)")
         return told
 
     def _draw(self, result: Recolored, inputs: Inputs) -> None:

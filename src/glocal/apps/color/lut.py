@@ -8,13 +8,15 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from glocal.apps.color.bands import in_bands
+from glocal.apps.color.measures import difference_of_maps
+from glocal.apps.color.options import ColorFiles
 from glocal.atomic import write_whole
 from glocal.errors import ArgumentError, GlocalError, InputError
 from glocal.files.images.picture import Picture, to_depth
@@ -73,6 +75,38 @@ def write_lut(path: str | os.PathLike[str], look: Callable[[Tensor], Tensor], *,
         return lut
     message = f"write LUT ({path}): the suffix {suffix!r} is unknown. Use .cube, or .png for a HaldCLUT."
     raise ArgumentError(message)
+
+
+def save_maps(look: Any, files: ColorFiles, photo: Callable[[], Tensor], *, overwrite: bool) -> dict[str, Any]:
+    """Write a map into the files that the user named, and say how closely each LUT follows it.
+
+    Parameters
+    ----------
+    look : ColorMap or Lut
+        The map.
+    files : ColorFiles
+        The names: `save_map`, `lut` and `lut_size`.
+    photo : callable() -> Tensor, (..., 3)
+        Returns the colours on which a LUT is compared with the map. Only called if there is a LUT.
+    overwrite : bool
+        Replace files that exist.
+
+    Returns
+    -------
+    dict
+        What `--json` shows: `map`, `luts`, and `lines` for people; empty if no file is named.
+    """
+    told: dict[str, Any] = {}
+    if files.save_map:
+        look.save(files.save_map, overwrite=overwrite)
+        told["map"] = files.save_map
+    for path in files.lut:
+        lut = write_lut(path, look, size=int(files.lut_size), overwrite=overwrite)
+        mean, largest = difference_of_maps(look, lut, photo())
+        told.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
+        text = f"{path}: {lut.size} points, differs from the map by {mean:.2f} on average and {largest:.2f} at most"
+        told.setdefault("lines", []).append(f"{text} (CIE76, on this photo)")
+    return told
 
 
 def read_lut(path: str | os.PathLike[str]) -> Lut:
