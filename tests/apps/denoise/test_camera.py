@@ -182,6 +182,17 @@ def test_photo_keeps_the_brightness_and_hue_of_every_region(
     assert difference.mean(0).abs().max() < 0.5
 
 
+def test_a_clean_photo_with_texture_stays_nearly_as_it_is() -> None:
+    """Its texture reads like strong noise, but flat places have none."""
+    rng = np.random.default_rng(3)
+    strength = np.where(np.arange(128) < 12, 0.0005, 0.06)[None, :, None]
+    clean = (0.5 + strength * rng.normal(size=(128, 128, 1)) + 0.001 * rng.normal(size=(128, 128, 3))).astype(np.float32)
+    found = measure(clean)
+    assert found.camera and found.share < 0.2
+    rest = glocal.denoise(clean, model="photo").image - clean
+    assert float(np.sqrt(np.mean(rest**2))) < 0.01  # of a texture of 0.06
+
+
 def test_photo_leaves_grain_but_no_coloured_noise(
     shot: tuple[np.ndarray, np.ndarray], denoised: glocal.apps.denoise.image.Denoised
 ) -> None:

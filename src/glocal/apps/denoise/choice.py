@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.apps.denoise.noise import sampled_rows, sigma_of
-from glocal.apps.denoise.profile import BINS, PLANES, SCALES, noise_profile
+from glocal.apps.denoise.profile import BINS, PLANES, SCALES, noise_profile, noise_share
 from glocal.files.checkpoints import read_index
 from glocal.files.images.picture import to_type
 
@@ -42,11 +42,14 @@ class Noise:
         Whether it is the noise of a camera (coarse, or different in luma and chroma) instead of white noise.
     profile
         The readings of `noise_profile`, (1, 2, 3, 8).
+    share
+        How much of the readings is noise and not texture (`noise_share`). `photo` changes the picture by this part only.
     """
 
     sigma: float
     camera: bool
     profile: Tensor
+    share: float = 1.0
 
     @staticmethod
     def white(sigma: float) -> Noise:
@@ -90,7 +93,10 @@ def measure(pixels: Any, white: float = 1.0) -> Noise:
     else:  # gray, or three equal channels
         camera = half > _COARSE_LUMA * fine
         level = _LEAST * (255 * fine) ** _POWER
-    return Noise(level if camera else _white_level(pixels, white), camera=camera, profile=profile)
+    if not camera:
+        return Noise(_white_level(pixels, white), camera=False, profile=profile)
+    share = float(noise_share(planes.expand(-1, 3, -1, -1), together=True))
+    return Noise(level * share, camera=True, profile=profile, share=share)
 
 
 def choose(model: str, noise: Noise, pixels: int, device: str, folder: Path) -> str:

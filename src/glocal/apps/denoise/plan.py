@@ -144,8 +144,11 @@ class Plan:
             result = (
                 values - part[window.top - larger.top :, window.left - larger.left :][: len(values), : values.shape[1]]
             )
-        if options.strength < 1:
-            result = values + np.float32(options.strength) * (result - values)
+        strength = options.strength
+        if isinstance(self.nets, DeepDenoiser) and self.nets.shape.maps > 1:  # the others are told a lower sigma
+            strength *= self.noise.share
+        if strength < 1:
+            result = values + np.float32(strength) * (result - values)
         if cover is not None:
             weight = cover[:, :, None]
             result = np.where(weight == 0, values, values + weight * (result - values))
