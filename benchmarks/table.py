@@ -73,6 +73,21 @@ def graph_controls(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def deep_scores(kept: dict[str, Any]) -> list[str]:
+    """One row per model: PSNR at each level on each set, and below them published figures of others."""
+    sets = list(dict.fromkeys(row["set"] for row in kept["rows"]))
+    lines = [f"| PSNR at 15 / 25 / 50 | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in kept["rows"]:
+        found.setdefault(f"`{row['model']}`", {})[row["set"]] = row["psnr"]
+    for other in kept["published"]:
+        found[f"{other['model']} ({other['source']})"] = {name: other[name] for name in sets if name in other}
+    for model, scores in found.items():
+        cells = (" / ".join(f"{value:.2f}" for value in scores[name]) if name in scores else "" for name in sets)
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return lines
+
+
 def train_controls(rows: list[dict[str, Any]]) -> list[str]:
     """One row per graph: the mean PSNR of each seed on each set, and on how many pictures it exceeds fixed neighbours."""
     sets = list(rows[0]["psnr"])
@@ -154,6 +169,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "graph_controls":
         return "\n".join(graph_controls(kept["rows"]))
+    if kept["benchmark"] == "deep_scores":
+        return "\n".join(deep_scores(kept))
     if kept["benchmark"] == "train_controls":
         return "\n".join(train_controls(kept["rows"]))
     if kept["benchmark"] == "speech":

@@ -186,9 +186,12 @@ def test_a_clean_photo_with_texture_stays_nearly_as_it_is() -> None:
     """Its texture reads like strong noise, but flat places have none."""
     rng = np.random.default_rng(3)
     strength = np.where(np.arange(128) < 12, 0.0005, 0.06)[None, :, None]
-    clean = (0.5 + strength * rng.normal(size=(128, 128, 1)) + 0.001 * rng.normal(size=(128, 128, 3))).astype(np.float32)
+    clean = (0.5 + strength * rng.normal(size=(128, 128, 1)) + 0.001 * rng.normal(size=(128, 128, 3))).astype(
+        np.float32
+    )
     found = measure(clean)
-    assert found.camera and found.share < 0.2
+    assert found.camera
+    assert found.share < 0.2
     rest = glocal.denoise(clean, model="photo").image - clean
     assert float(np.sqrt(np.mean(rest**2))) < 0.01  # of a texture of 0.06
 
