@@ -3,13 +3,15 @@
 The floor of a row is the larger of two times: the fewest bytes that must be moved, at the measured speed of a copy, and
 the operations, at the measured rate of a large matrix product. The note of a row says how far above it we are.
 
-A layer is small work for a GPU, and what the host does for a call can take longer. So layers have two rows: single calls
-from Python, which the aims are about, and the same work recorded as a CUDA graph and replayed, ours and the peers'.
+A layer is small work for a GPU, and what the host does for a call can take longer. So layers have more than one row, ours
+and the peers': single calls from Python, which the aims are about; graphed calls, which are single calls of a layer that
+`torch.cuda.make_graphed_callables` has recorded; and the whole step recorded as a CUDA graph and replayed.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -32,6 +34,7 @@ from glocal.optim.recording import recorded
 
 INDEXING, GEOMETRIC, CONV2D = "torch indexing", "PyTorch Geometric", "conv2d"
 SORTED, PORTABLE = "cdist + topk", "plain torch"
+Layer = Callable[..., Tensor]
 _QUEUED = 10  # calls that are queued before the host waits, as in training
 _SLOW = 0.5  # seconds: what takes longer is timed once
 
@@ -65,6 +68,7 @@ def run(lab: Tensor, options: BenchOptions, device: str = "cuda") -> list[Row]:
     lines += _knn_rows(512 if options.quick else 65536, top, repeats, device)
     lines += _patch_rows(24 if options.quick else 1024, top, repeats, device)
     lines += _match_rows(16 if options.quick else 256, top, repeats, device)
+    lines += _video_rows((2, 8, 8) if options.quick else (5, 360, 640), top, repeats, device)
     lines += _window_rows((1, 16, 16) if options.quick else (32, 64, 64), top, repeats, device)
     return lines
 
@@ -95,21 +99,18 @@ def _layer_rows(graph: Graph, c: int, m: int, dtype: torch.dtype, top: Ceilings,
     def indexing(x: Tensor, filters: Tensor) -> Tensor:
         return x[long].flatten(1) @ filters.flatten(0, 1)
 
-    works = {
-        "ours": _step(lambda x, f: graph_conv(x, graph, f), (x, filters), g),
-        INDEXING: _step(indexing, (x, filters), g),
-    }
+    layers: dict[str, Layer] = {"ours": lambda x, f: graph_conv(x, graph, f), INDEXING: indexing}
     targets: dict[str, float | None] = {INDEXING: 3 if dtype == torch.float32 else 6, GEOMETRIC: 5}
     if importlib.util.find_spec("torch_geometric") is not None:
-        works[GEOMETRIC] = _step(_message_passing(graph), (x, filters), g)
+        layers[GEOMETRIC] = _message_passing(graph)
     moved = x.element_size() * n * (3 * c + 2 * m) + 4 * 3 * n * d
     rate = top.bfloat16 if dtype == torch.bfloat16 else max(top.float32, top.tf32 / 3)
     floor = top.floor(moved, 6 * n * d * c * m, rate)
     work = f"GraphConv {c}->{m}, n={n}, d={d}, {_name(dtype)}"
-    return _rows(work, works, targets, floor, repeats, graph.device, replayed=True)
+    return _step_rows(work, layers, (x, filters), g, targets, floor, repeats)
 
 
-def _message_passing(graph: Graph) -> Callable[[Tensor, Tensor], Tensor]:
+def _message_passing(graph: Graph) -> Layer:
     """Return the layer as message passing: for each tap a sum of messages and a linear map."""
     from torch_geometric.nn import MessagePassing
 
@@ -137,14 +138,11 @@ def _grid_rows(
         kernel = filters.view(size, size, c, m).permute(3, 2, 0, 1)
         return torch.nn.functional.conv2d(padded, kernel).permute(0, 2, 3, 1).reshape(n, m)
 
-    works = {
-        "ours": _step(lambda x, f: graph_conv(x, graph, f), (x, filters), g),
-        CONV2D: _step(dense, (x, filters), g),
-    }
+    layers: dict[str, Layer] = {"ours": lambda x, f: graph_conv(x, graph, f), CONV2D: dense}
     rate = top.bfloat16 if dtype == torch.bfloat16 else top.tf32
     floor = top.floor(x.element_size() * n * (3 * c + 2 * m), 6 * n * size * size * c * m, rate)
     work = f"GraphConv on a grid {side}x{side}, {c}->{m}, {size}x{size}, {_name(dtype)}"
-    return _rows(work, works, {CONV2D: round(1 / 1.15, 2)}, floor, repeats, device, replayed=True)
+    return _step_rows(work, layers, (x, filters), g, {CONV2D: round(1 / 1.15, 2)}, floor, repeats)
 
 
 def _knn_rows(n: int, top: Ceilings, repeats: int, device: str) -> list[Row]:
@@ -188,6 +186,20 @@ def _match_rows(side: int, top: Ceilings, repeats: int, device: str) -> list[Row
     return lines
 
 
+def _video_rows(shape: tuple[int, int, int], top: Ceilings, repeats: int, device: str) -> list[Row]:
+    """Measure the search for similar patches in a video."""
+    small = shape[0] < 5
+    patch, radius, k = ((1, 3, 3), (1, 2, 2), 3) if small else ((1, 7, 7), (2, 10, 10), 9)
+    (video,) = _drawn(device, torch.float32, (*shape, 3))
+    search = partial(patch_graph, video, k=k, patch=patch, search_radius=radius)
+    works: dict[str, Callable[[], Any]] = {"ours": search, PORTABLE: _portable(search)}
+    n, candidates = shape[0] * shape[1] * shape[2], math.prod(2 * r + 1 for r in radius)
+    operations = n * candidates * (8 + 2 * (patch[1].bit_length() + 1) + 1)
+    floor = top.floor(4 * n * (3 + 2 * k), operations, top.float32 / 2)
+    work = f"patch_graph of a video {'x'.join(map(str, shape))}x3, patch {patch}, radius {radius}, k = {k}"
+    return _rows(work, works, {PORTABLE: None}, floor, min(repeats, 3), device)
+
+
 def _window_rows(shape: tuple[int, int, int], top: Ceilings, repeats: int, device: str) -> list[Row]:
     f, k, radius = 32, 8, 6 if shape[0] == 1 else 9
     (x,) = _drawn(device, torch.float32, (*shape, f))
@@ -219,26 +231,43 @@ def _portable(search: Callable[[], Any]) -> Callable[[], Any]:
 def _rows(
     work: str,
     works: Mapping[str, Callable[[], Any]],
-    targets: dict[str, float | None],
+    targets: Mapping[str, float | None],
     floor: tuple[float, str],
     repeats: int,
     device: Any,
-    *,
-    replayed: bool = False,
 ) -> list[Row]:
-    missing = {GEOMETRIC: "not installed: pip install torch_geometric"}
+    times = _seconds(works, repeats, device)
+    share = times["ours"].seconds / floor[0]
+    note = f"floor {floor[0] * 1e3:.3g} ms ({floor[1]}), we take {share:.1f} times that"
+    return rows(work, times, targets, {GEOMETRIC: "not installed: pip install torch_geometric"}, note)
 
-    def lines(name: str, chosen: Mapping[str, Callable[[], Any]], aims: dict[str, float | None]) -> list[Row]:
-        times = _seconds(chosen, repeats, device)
-        share = times["ours"].seconds / floor[0]
-        note = f"floor {floor[0] * 1e3:.3g} ms ({floor[1]}), we take {share:.1f} times that"
-        return rows(name, times, aims, missing, note)
 
-    found = lines(work + (", single calls" if replayed else ""), works, targets)
-    if replayed and torch.device(device).type == "cuda":
-        again = {name: _replayed(each) for name, each in works.items()}
-        found += lines(f"{work}, replayed", again, dict.fromkeys(targets))
+def _step_rows(
+    work: str,
+    layers: Mapping[str, Layer],
+    given: tuple[Tensor, ...],
+    g: Tensor,
+    targets: Mapping[str, float | None],
+    floor: tuple[float, str],
+    repeats: int,
+) -> list[Row]:
+    """Measure layers forward and backward in single calls, and on a GPU also graphed and replayed."""
+    device = g.device
+    steps = {name: _step(layer, given, g) for name, layer in layers.items()}
+    found = _rows(f"{work}, single calls", steps, targets, floor, repeats, device)
+    if device.type == "cuda":
+        nearest = next(iter(targets))
+        graphed = {name: _graphed(layers[name], given, g) for name in ("ours", nearest)}
+        found += _rows(f"{work}, graphed calls", graphed, {nearest: None}, floor, repeats, device)
+        again = {name: _replayed(step) for name, step in steps.items()}
+        found += _rows(f"{work}, replayed", again, dict.fromkeys(targets), floor, repeats, device)
     return found
+
+
+def _graphed(layer: Layer, given: tuple[Tensor, ...], g: Tensor) -> Callable[[], Any]:
+    leaves = tuple(t.detach().requires_grad_() for t in given)
+    fast: Any = torch.cuda.make_graphed_callables(layer, leaves)
+    return lambda: torch.autograd.grad(fast(*leaves), leaves, g)
 
 
 def _replayed(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -250,7 +279,7 @@ def _replayed(work: Callable[[], Any]) -> Callable[[], Any]:
         return work
 
 
-def _step(layer: Callable[..., Tensor], given: tuple[Tensor, ...], g: Tensor) -> Callable[[], Any]:
+def _step(layer: Layer, given: tuple[Tensor, ...], g: Tensor) -> Callable[[], Any]:
     leaves = [t.detach().requires_grad_() for t in given]
     return lambda: torch.autograd.grad(layer(*leaves), leaves, g)
 
