@@ -83,6 +83,28 @@ def test_a_direct_call_equals_the_operator(backend):
         assert ops.graph_conv(*args).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("grid", [False, True])
+def test_a_bias_is_added_with_its_derivatives(grid, backend):
+    x, neighbors, weights, filters = inputs("graph_conv", n=8)
+    graph = glocal.grid_graph((8,), size=3) if grid else glocal.Graph(neighbors, weights.detach())
+    bias = torch.linspace(-1, 1, 4, dtype=x.dtype, requires_grad=True)
+
+    def layer(x, filters, bias):
+        return functional.graph_conv(x, graph, filters, bias)
+
+    plain = functional.graph_conv(x, graph, filters)
+    torch.testing.assert_close(layer(x, filters, bias), plain + bias)
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x, filters, bias), plain + bias)
+    assert gradcheck(layer, (x, filters, bias))
+    assert gradgradcheck(layer, (x, filters, bias))
+    vmapped = torch.func.vmap(layer, (None, None, 0))(x, filters, torch.stack([bias, 2 * bias]))
+    torch.testing.assert_close(vmapped[1], plain + 2 * bias)
+    wrong = "`bias` .* must be .m=4,., torch.float64 on cpu. Give one number for each map"
+    with pytest.raises(ArgumentError, match=wrong):
+        layer(x, filters, bias[:3])
+
+
 def test_third_derivatives(backend):
     x, neighbors, weights, filters = inputs("graph_conv", batch=1)
 

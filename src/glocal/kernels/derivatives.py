@@ -76,7 +76,8 @@ def multilinear(
     -------
     callable
         Calls the operator, or the kernel directly where the dispatcher has nothing to add. That saves a good part of the
-        cost of a small call.
+        cost of a small call. With `bias=`, one number for each place of the last axis is added to the result: by the
+        kernel, where it is called directly.
     """
     op = getattr(torch.ops.glocal, name).default
     forward, direct, backward = _functions(name, places, tensors, kernel, backward_kernel)
@@ -84,15 +85,16 @@ def multilinear(
     differentiable(library, f"{name}_backward", backward)
     apply = _apply(direct)
 
-    def call(*args: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return op(*args)
-        given = args[:tensors]
-        if not plain(given) or _watched(given[0].device.type):
-            return op(*args)
-        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in given):
-            return apply(*args)
-        return kernel(*args)
+    def call(*args: Any, bias: Tensor | None = None) -> Any:
+        given = (bias, *args[:tensors])
+        if torch.compiler.is_compiling() or not plain(given) or _watched(args[0].device.type):
+            y = op(*args)
+            return y if bias is None else y + bias.to(y.dtype)
+        if torch.is_grad_enabled():
+            for t in given:
+                if t is not None and t.requires_grad:
+                    return apply(*args, bias)
+        return kernel(*args) if bias is None else kernel(*args, bias=bias)
 
     return call
 
@@ -130,14 +132,23 @@ def _functions(
             return _sum(parts)
 
     class Direct(Forward):
-        """`Forward` for plain tensors outside of the dispatcher, in backward mode: nothing has to be asked."""
+        """`Forward` for plain tensors outside of the dispatcher, in backward mode: nothing has to be asked.
+
+        Its last argument is the bias or None.
+        """
 
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Tensor:
+            *given, bias = args
             ctx.save_for_backward(*args[:tensors])
-            ctx.constants = args[tensors:]
-            y: Tensor = kernel(*args)
+            ctx.constants = args[tensors:-1]
+            y: Tensor = kernel(*given) if bias is None else kernel(*given, bias=bias)
             return y
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+            gbias = g.flatten(0, -2).sum(0) if ctx.needs_input_grad[-1] else None
+            return *Forward.backward(ctx, g), gbias
 
     class Backward(Function):
         @staticmethod

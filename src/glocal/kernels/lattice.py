@@ -17,23 +17,23 @@ from glocal.lattice import BOUNDARIES, Lattice
 _FEW = 8  # channels below which cuDNN is faster with the channels first; measured on an H200
 
 
-def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve x (..., n, c) with filters (d, c, m): (..., n, m). Differentiable.
+def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | None = None) -> Tensor:
+    """Convolve x (..., n, c) with filters (d, c, m), and add the bias (m,): (..., n, m). Differentiable.
 
     Cost: O(n d c m) time, O(n c) memory in addition to the result.
     """
     size = _axes(lattice)[1]
     weight = filters.reshape(*size, *filters.shape[1:]).permute(-1, -2, *range(len(size)))
-    return _convolved(x, weight, lattice, groups=1)
+    return _convolved(x, weight, lattice, bias, groups=1)
 
 
 def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     """Convolve every channel of x (..., n, c) with the same taps (d,): (..., n, c). Differentiable. Cost: O(n d c)."""
     size, c = _axes(lattice)[1], x.shape[-1]
-    return _convolved(x, taps.reshape(1, 1, *size).expand(c, 1, *size), lattice, groups=c)
+    return _convolved(x, taps.reshape(1, 1, *size).expand(c, 1, *size), lattice, None, groups=c)
 
 
-def _convolved(x: Tensor, weight: Tensor, lattice: Lattice, *, groups: int) -> Tensor:
+def _convolved(x: Tensor, weight: Tensor, lattice: Lattice, bias: Tensor | None, *, groups: int) -> Tensor:
     # Each operation of torch costs the host some microseconds, in both directions: so there are few.
     shape, size = _axes(lattice)
     halo = [s // 2 * lattice.dilation for s in size]
@@ -49,7 +49,7 @@ def _convolved(x: Tensor, weight: Tensor, lattice: Lattice, *, groups: int) -> T
     elif not x.is_cuda:  # the CPU's plain convolutions insist on it
         image, weight = image.contiguous(), weight.contiguous()
     convolution = tf.conv2d if len(size) == 2 else tf.conv3d
-    y = convolution(image, weight, padding=halo, dilation=lattice.dilation, groups=groups)
+    y = convolution(image, weight, bias, padding=halo, dilation=lattice.dilation, groups=groups)
     return y.permute(second_to_last).contiguous().view(*x.shape[:-1], weight.shape[0])
 
 

@@ -35,15 +35,17 @@ for _name in ("lattice_conv", "lattice_shared"):
     )
 
 
-def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
-    """Convolve a signal (..., n, c) with filters (d, c, m): (..., n, m). Differentiable. Cost: O(n d c m).
+def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | None = None) -> Tensor:
+    """Convolve a signal (..., n, c) with filters (d, c, m), and add the bias (m,): (..., n, m). Differentiable.
+
+    Cost: O(n d c m).
 
     >>> lattice_conv(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3, 1, 1), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
     if _torch_convolves(x.device.type):
-        return dense.lattice_conv(x, filters, lattice)
-    y: Tensor = _conv(_one_by_one(x, lattice), filters, *_rule(lattice))
+        return dense.lattice_conv(x, filters, lattice, bias)
+    y: Tensor = _conv(_one_by_one(x, lattice), filters, *_rule(lattice), bias=bias)
     return y.view(*x.shape[:-1], -1)
 
 
@@ -101,9 +103,10 @@ def _checked(name: str, x: Tensor, filters: Tensor, rule: Sequence[Any]) -> Latt
 
 
 def _forward(name: str) -> Callable[..., Tensor]:
-    def run(x: Tensor, filters: Tensor, *rule: Any) -> Tensor:
+    def run(x: Tensor, filters: Tensor, *rule: Any, bias: Tensor | None = None) -> Tensor:
         lattice = _checked(name, x, filters, rule)
-        y: Tensor = ops.call_backend(name, x, x, filters, lattice)
+        more = () if bias is None else (bias,)
+        y: Tensor = ops.call_backend(name, x, x, filters, lattice, *more)
         return y.contiguous()
 
     return run

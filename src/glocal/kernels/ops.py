@@ -23,7 +23,8 @@ A gradient that `mask` does not ask for is an empty tensor of shape (0,).
 
 To add a kernel, write a function with the name and the arguments of the operator in the module that the table in
 `select` names for the backend. It computes on plain tensors: autograd, autocast and vmap are done here, once for all
-backends. In a `..._backward` it returns None for what `mask` does not ask for. `known.reverse(neighbors, m)` is the
+backends. `graph_conv` and `lattice_conv` get one argument more, `bias` (maps,), where one is to be added. In a
+`..._backward` it returns None for what `mask` does not ask for. `known.reverse(neighbors, m)` is the
 reversed graph, built when first asked for. Indices and shapes have been checked before a kernel is called.
 
 `graph_conv`, `shared_conv` and `extract` of this module are functions that call their operators, `torch.ops.glocal`, or the
@@ -110,11 +111,14 @@ def _expected(name: str, x: Tensor, neighbors: Tensor) -> tuple[int, ...]:
 
 
 def _forward(name: str) -> Callable[..., Tensor]:
-    def run(x: Tensor, neighbors: Tensor, weights: Tensor | None, *filters: Tensor) -> Tensor:
+    def run(
+        x: Tensor, neighbors: Tensor, weights: Tensor | None, *filters: Tensor, bias: Tensor | None = None
+    ) -> Tensor:
         check(name, x, neighbors, weights, *filters)
         for f in filters:
             check_filters(name, f, _expected(name, x, neighbors))
-        y: Tensor = call_backend(name, x, x, neighbors, weights, *filters)
+        more = () if bias is None else (bias,)
+        y: Tensor = call_backend(name, x, x, neighbors, weights, *filters, *more)
         return y.contiguous()
 
     return run

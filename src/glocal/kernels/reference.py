@@ -36,9 +36,15 @@ def extract_backward(
     return gx, gw
 
 
-def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
-    """Equations 6 and 7 without the non-linearity: x (b, m, c), filters (d, c, maps) -> (b, n, maps). Differentiable."""
-    return torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights), filters)
+def graph_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Equations 6 and 7 without the non-linearity: x (b, m, c), filters (d, c, maps), bias (maps,) -> (b, n, maps).
+
+    Differentiable.
+    """
+    y = torch.einsum("bndc,dcm->bnm", extract(x, neighbors, weights), filters)
+    return y if bias is None else y + bias
 
 
 def graph_conv_backward(
@@ -65,9 +71,9 @@ def shared_conv_backward(
     return *found, gt
 
 
-def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
+def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | None = None) -> Tensor:
     """`graph_conv` on a lattice, by its neighbours. Differentiable."""
-    return graph_conv(x, *_edges(lattice, x), filters)
+    return graph_conv(x, *_edges(lattice, x), filters, bias)
 
 
 def lattice_conv_backward(

@@ -15,7 +15,7 @@ from glocal.nn import functional
 class GraphConv(nn.Module):
     """Convolve a signal on a graph (equation 7 without the non-linearity).
 
-    `y = graph_conv(x, graph, filters) + bias` with filters (degree, in_channels, out_channels): one filter of `degree`
+    `y = graph_conv(x, graph, filters, bias)` with filters (degree, in_channels, out_channels): one filter of `degree`
     taps for each pair of input channel and output map. On a grid graph this is the ordinary convolution. On a patch
     graph it is non-local. Filters are initialised uniformly in +-1/sqrt(d c), as in `torch.nn.Conv2d`, and biases
     with 0; `glocal.nn.init` has the paper's choices.
@@ -76,10 +76,7 @@ class GraphConv(nn.Module):
                 f"{x.shape[-1]}. Check the last axis."
             )
             raise ArgumentError(message)
-        y = functional.graph_conv(x, graph, self.filters)
-        if self.bias is None:
-            return y
-        return y + self.bias.to(y.dtype) if torch.is_grad_enabled() else y.add_(self.bias)
+        return functional.graph_conv(x, graph, self.filters, self.bias)
 
     def extra_repr(self) -> str:
         """Show the sizes."""

@@ -14,10 +14,10 @@ from glocal.kernels import gram_ops, known, lattice_ops, ops
 _DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
-    """Compute the graph convolution `y[i, m] = sum_(l, c) g_il x[j_l, c] h[l, c, m]` (equations 5 to 7).
+def graph_conv(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute the graph convolution `y[i, m] = b_m + sum_(l, c) g_il x[j_l, c] h[l, c, m]` (equations 5 to 7).
 
-    The bias and the non-linearity of equation 7 are separate.
+    The non-linearity of equation 7 is separate.
 
     Parameters
     ----------
@@ -27,11 +27,13 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
         `j_l = graph.neighbors[i, l]` and `g_il = graph.weights[i, l]` (1 if the graph has no weights).
     filters : Tensor, (d, c, m)
         One tap for each column, input channel and output map.
+    bias : Tensor, (m,), optional
+        One number for each output map.
 
     Returns
     -------
     Tensor, (n, m) or (batch, n, m)
-        Differentiable in `x`, `filters` and `graph.weights`. Cost: O(n d c m) time. The fast backends need
+        Differentiable in `x`, `filters`, `bias` and `graph.weights`. Cost: O(n d c m) time. The fast backends need
         O(n (c + m)) memory in addition to the result.
 
     Raises
@@ -53,9 +55,11 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor) -> Tensor:
             "Match the graph's degree and the signal's channels."
         )
         raise ArgumentError(message)
+    if bias is not None:
+        _check_bias(x, filters, bias)
     if (lattice := graph.convolution) is not None:
-        return lattice_ops.lattice_conv(x, filters, lattice)
-    y: Tensor = ops.graph_conv(_batched(x), graph.neighbors, _like(graph.weights, x), filters)
+        return lattice_ops.lattice_conv(x, filters, lattice, bias)
+    y: Tensor = ops.graph_conv(_batched(x), graph.neighbors, _like(graph.weights, x), filters, bias=bias)
     return y if x.ndim == 3 else y.squeeze(0)
 
 
@@ -206,6 +210,15 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
         return gx
 
     return total, back
+
+
+def _check_bias(x: Tensor, filters: Tensor, bias: Tensor) -> None:
+    if bias.shape != filters.shape[2:] or bias.dtype != filters.dtype or bias.device != x.device:
+        message = (
+            f"graph_conv: `bias` ({tuple(bias.shape)}, {bias.dtype} on {bias.device}) must be (m={filters.shape[2]},), "
+            f"{filters.dtype} on {x.device}. Give one number for each map, like the filters."
+        )
+        raise ArgumentError(message)
 
 
 def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider: bool = False) -> None:

@@ -164,7 +164,7 @@ def test_nothing_is_written_beyond_the_result(n, m):
     blocks = -(-n // packing.block_size(6))
     for block in reversed(range(blocks)):  # a spill into the next block would not be written over
         packed = packing.pack(flat[2], 6, m, m, 1)
-        convolve.forward(flat[0], flat[1], none, packed, n, n, 3, 2, m, block, block + 1, guarded.numpy())
+        convolve.forward(flat[0], flat[1], none, packed, none, n, n, 3, 2, m, block, block + 1, guarded.numpy())
     assert torch.equal(guarded[n * m :], torch.full((64,), -7.0))
     expected = reference.graph_conv(x, neighbors, None, filters)
     torch.testing.assert_close(guarded[: n * m].view(1, n, m), expected, rtol=1e-4, atol=1e-4)

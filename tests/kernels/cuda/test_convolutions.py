@@ -57,6 +57,8 @@ DTYPES = [d for d in TOLERANCE if DEVICE == "cuda" or d != torch.bfloat16]
 def test_graph_conv(shape, dtype):
     args = inputs(shape, dtype)
     exact = [wide(t) for t in args]
+    bias = torch.arange(shape[5], device=DEVICE).to(dtype)
+    close(cuda.graph_conv(*args, bias), reference.graph_conv(*exact, wide(bias)), dtype)
     y = reference.graph_conv(*exact)
     close(cuda.graph_conv(*args), y, dtype)
     g = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(DEVICE, dtype)

@@ -59,8 +59,8 @@ def gather(x, neighbors, weights, d, c, i0, i1, base, out):
 
 
 @njit(nogil=True, cache=True)
-def forward(x, neighbors, weights, packed, n, s, d, c, m, first, last, y):
-    """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m)."""
+def forward(x, neighbors, weights, packed, bias, n, s, d, c, m, first, last, y):
+    """Write `y[i, :] = bias + sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m), an empty bias is 0."""
     k, itemsize = d * c, x.itemsize
     chunks, vectors, width = chunking(m, itemsize)
     block, height = block_size(k), ROWS[vectors - 1]
@@ -86,14 +86,18 @@ def forward(x, neighbors, weights, packed, n, s, d, c, m, first, last, y):
                 row, source = np.uint64(out + (direct + i) * m), np.uint64(i * width)
                 for column in range(np.uint64(columns)):
                     y[row + column] = result[source + column]
+        if bias.size:
+            for i in range((batch * n + i0) * m, (batch * n + i0 + count) * m, m):
+                for column in range(np.uint64(m)):
+                    y[np.uint64(i) + column] += bias[column]
 
 
 @njit(nogil=True, cache=True)
-def forward_parts(turns, x, neighbors, weights, packed, n, s, d, c, m, cuts, y):
+def forward_parts(turns, x, neighbors, weights, packed, bias, n, s, d, c, m, cuts, y):
     """Take parts, which are the blocks from one of `cuts` to the next, and do `forward` for them."""
     part: int = take(turns)
     while part < cuts.size - 1:
-        forward(x, neighbors, weights, packed, n, s, d, c, m, cuts[part], cuts[part + 1], y)
+        forward(x, neighbors, weights, packed, bias, n, s, d, c, m, cuts[part], cuts[part + 1], y)
         finish(turns)
         part = take(turns)
 

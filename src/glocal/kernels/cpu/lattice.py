@@ -31,8 +31,8 @@ Gradients = tuple[Tensor | None, Tensor | None]
 Run = Callable[[Plan, int, int, Any], None]  # writes the boxes `first` to `last - 1` of a plan
 
 
-def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
-    """Equations 6 and 7 without the non-linearity: x (b, n, c), filters (d, c, m) -> (b, n, m).
+def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | None = None) -> Tensor:
+    """Equations 6 and 7 without the non-linearity: x (b, n, c), filters (d, c, m), bias (m,) or None -> (b, n, m).
 
     Cost: O(b n d c m) time, O(1) memory in addition to the result.
     """
@@ -40,7 +40,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice) -> Tensor:
     y = empty(x, *x.shape[:2], m)
     plan = forward_plan(lattice, c, m, VECTOR_BYTES // x.element_size())
     _write([plan], [y], x.shape[0], d * c * m, _convolver(x, filters, [plan]))
-    return y
+    return y if bias is None else y.add_(bias)
 
 
 def lattice_conv_backward(g: Tensor, x: Tensor, filters: Tensor, lattice: Lattice, mask: Sequence[bool]) -> Gradients:

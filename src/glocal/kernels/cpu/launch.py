@@ -32,14 +32,16 @@ from glocal.kernels.cpu.turns import share_turns
 from glocal.kernels.known import reverse as reversed_graph
 
 
-def forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
-    """Convolve: (b, n, m)."""
+def forward(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Convolve, and add the bias (m,): (b, n, m)."""
     (b, s, c), n, (d, _, m) = x.shape, neighbors.shape[0], filters.shape
     y = empty(x, b, n, m)
     packed = packing.pack(flat(filters), d * c, m, m, 1)
     cuts = np.array(cut(b * _blocks(n, d * c), PARTS, LEAST))
-    graph = flat(neighbors), flat_or_none(weights, x)
-    share_turns(len(cuts) - 1, convolve.forward_parts, flat(x), *graph, packed, n, s, d, c, m, cuts, flat(y))
+    given = flat(x), flat(neighbors), flat_or_none(weights, x), packed, flat_or_none(bias, x)
+    share_turns(len(cuts) - 1, convolve.forward_parts, *given, n, s, d, c, m, cuts, flat(y))
     return y
 
 

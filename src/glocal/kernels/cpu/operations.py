@@ -19,17 +19,19 @@ from glocal.kernels.cpu import gram_launch, grams, launch
 Gradients = tuple[Tensor | None, ...]
 
 
-def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
-    """Equations 6 and 7 without the non-linearity: x (b, m, c), filters (d, c, maps) -> (b, n, maps).
+def graph_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor | None = None
+) -> Tensor:
+    """Equations 6 and 7 without the non-linearity: x (b, m, c), filters (d, c, maps), bias (maps,) -> (b, n, maps).
 
-    `y[i, :] = sum_l w_il x[j_l, :] filters[l]`. Cost: O(b n d c maps) time; memory beyond the result O(d c maps).
+    `y[i, :] = bias + sum_l w_il x[j_l, :] filters[l]`. Cost: O(b n d c maps) time; memory beyond the result O(d c maps).
 
     >>> x, neighbors = torch.tensor([[[1.0], [10.0]]]), torch.tensor([[0, 1], [1, 0]], dtype=torch.int32)
     >>> graph_conv(x, neighbors, None, torch.tensor([[[2.0]], [[1.0]]]))
     tensor([[[12.],
              [21.]]])
     """
-    return launch.forward(x, neighbors, weights, filters)
+    return launch.forward(x, neighbors, weights, filters, bias)
 
 
 def graph_conv_backward(

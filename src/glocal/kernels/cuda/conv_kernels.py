@@ -43,11 +43,11 @@ def _patches(
 
 @triton.jit
 def forward(
-    x, neighbors, weights, filters, out, rows, n, sources,
-    D: tl.constexpr, C: tl.constexpr, M: tl.constexpr, WEIGHTED: tl.constexpr, TURNED: tl.constexpr,
+    x, neighbors, weights, filters, bias, out, rows, n, sources,
+    D: tl.constexpr, C: tl.constexpr, M: tl.constexpr, WEIGHTED: tl.constexpr, BIAS: tl.constexpr, TURNED: tl.constexpr,
     SUM: tl.constexpr, PRECISION: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """`out = P F` for BLOCK_N rows and BLOCK_M maps. If TURNED, the filters are stored as (m, d c)."""
+    """`out = P F`, with BIAS plus the bias, for BLOCK_N rows and BLOCK_M maps. If TURNED, the filters are stored as (m, d c)."""
     row = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = row < rows
     o = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
@@ -58,6 +58,8 @@ def forward(
         at = k[:, None] + o[None, :] * (D * C) if TURNED else k[:, None] * M + o[None, :]
         f = tl.load(filters + at, mask=(k < D * C)[:, None] & (o < M)[None, :], other=0.0)
         total = tl.dot(p, f, total, input_precision=PRECISION, out_dtype=SUM)
+    if BIAS:
+        total += tl.load(bias + o, mask=o < M, other=0.0).to(SUM)[None, :]
     at = row.to(tl.int64)[:, None] * M + o[None, :]
     tl.store(out + at, total.to(out.dtype.element_ty), mask=inside[:, None] & (o < M)[None, :])
 

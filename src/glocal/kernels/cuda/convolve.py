@@ -47,26 +47,29 @@ _PATCHES = 1 << 28  # numbers of patches' gradients at a time: 1 GiB of float32
 _plan = lru_cache(maxsize=512)  # one for each shape of a layer
 
 
-def graph_conv(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor) -> Tensor:
+def graph_conv(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor | None = None
+) -> Tensor:
     """Compute `reference.graph_conv`: (b, n, m). Cost: O(b n d c m) time, no memory beyond the result."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, filters.shape[2]
-    x, out, weighted = x.contiguous(), x.new_empty(b, n, m), weights is not None
-    launch, turned = _forward_plan(b, n, sources, d, c, m, weighted, x.dtype, _precision(x.dtype))
+    x, out, given = x.contiguous(), x.new_empty(b, n, m), (weights is not None, bias is not None)
+    launch, turned = _forward_plan(b, n, sources, d, c, m, given, x.dtype, _precision(x.dtype))
     filters = (filters.reshape(-1, m).t() if turned else filters).contiguous()
-    launch(x, neighbors, weights.contiguous() if weights is not None else x, filters, out)
+    w, shift = (x if t is None else t.contiguous() for t in (weights, bias))
+    launch(x, neighbors, w, filters, shift, out)
     return out
 
 
 @_plan
 def _forward_plan(
-    b: int, n: int, sources: int, d: int, c: int, m: int, weighted: bool, dtype: torch.dtype, precision: str
+    b: int, n: int, sources: int, d: int, c: int, m: int, given: tuple[bool, bool], dtype: torch.dtype, precision: str
 ) -> tuple[Launch, bool]:
     block_n, block_k, warps, stages = _tile("forward", dtype, c)
     block_m, turned = _power(m, 16, 128), _turned(dtype, c)
     if block_m > 64:
         block_n //= 2
     constants = {
-        "D": d, "C": c, "M": m, "WEIGHTED": weighted, "TURNED": turned, "SUM": sum_dtype(dtype), "PRECISION": precision,
+        "D": d, "C": c, "M": m, "WEIGHTED": given[0], "BIAS": given[1], "TURNED": turned, "SUM": sum_dtype(dtype), "PRECISION": precision,
         "BLOCK_N": block_n, "BLOCK_K": block_k, "BLOCK_M": block_m,
     }  # fmt: skip
     grid = -(-b * n // block_n), -(-m // block_m)
