@@ -26,7 +26,8 @@ from glocal.kernels.cpu.threads import count, share
 from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, VECTOR_BYTES
 from glocal.lattice import Lattice
 
-_LEAST = 2**20  # products in a part: what a thread does must take longer than waking it
+_LEAST = 2**20  # products in a part
+_ALONE = 2**22  # products that one thread computes faster than it wakes another
 Gradients = tuple[Tensor | None, Tensor | None]
 Run = Callable[[Plan, int, int, Any], None]  # writes the boxes `first` to `last - 1` of a plan
 
@@ -125,11 +126,16 @@ def _write(plans: Sequence[Plan], outputs: Sequence[Tensor], batches: int, work:
         number, first, last = jobs[at]
         run(plans[number], first, last, arrays[number])
 
-    if batches * plans[0].vertices * work < _LEAST:  # too little to wake a thread
-        for at in range(len(jobs)):
-            part(at)
-        return
-    share(len(jobs), part)
+    _each(len(jobs), part, batches * plans[0].vertices * work)
+
+
+def _each(parts: int, run: Callable[[int], None], products: int) -> None:
+    """Run all parts, by several threads if that is worth it."""
+    if products < _ALONE:
+        for part in range(parts):
+            run(part)
+    else:
+        share(parts, run)
 
 
 def _least(plan: Plan, work: int) -> int:
@@ -168,7 +174,7 @@ def _filter_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
         first, last = cuts[part], cuts[part + 1]
         stencil.filter_sums(signal, right, plan.region, c, m, vectors, chunks, padded, first, last, sums[part])
 
-    share(len(cuts) - 1, work)
+    _each(len(cuts) - 1, work, b * plan.vertices * d * c * m)
     added = total(sums).reshape(chunks, segments, padded, vectors * lanes)[:, :, :inner]
     return torch.from_numpy(np.ascontiguousarray(added.transpose(1, 2, 0, 3).reshape(d, c, -1)[..., :m]))
 
@@ -184,5 +190,5 @@ def _tap_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     def work(part: int) -> None:
         stencil.tap_sums(signal, right, plan.region, c, cuts[part], cuts[part + 1], sums[part])
 
-    share(len(cuts) - 1, work)
+    _each(len(cuts) - 1, work, b * plan.vertices * d * c)
     return torch.from_numpy(total(sums))
