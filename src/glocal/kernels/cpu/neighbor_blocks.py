@@ -3,8 +3,7 @@
 All pixels of a block try one shift together: their distances to the pixels that lie (dy, dx) away are window sums of
 one difference image. Shifts come by increasing length. With a coordinate term a pixel whose worst neighbour is nearer
 than the term of the next shifts is closed, and a block whose pixels are all closed is done. When few are open, each of
-them searches alone: for 16 candidates at a time a lower bound from patch means and coordinates, and the distance only
-where the bound leaves a doubt.
+them searches alone (`neighbor_pixel`).
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from torch import Tensor
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.neighbor_lists import EMPTY, LAST, Array, Lists, Picture, empty_lists, insert, lay_out, rounding
+from glocal.kernels.cpu.neighbor_pixel import Search, half_width, nth_row, search_pixel
 from glocal.kernels.cpu.simd import (
     at_most_with,
     bits_float,
-    bound_mask,
     comes_before,
     constant,
     float_bits,
     lowest_bit,
-    point_distances,
     strip_distances,
 )
 from glocal.kernels.cpu.threads import share
@@ -39,22 +37,7 @@ HEIGHT, LANES = 8, 32  # rows of a block, and columns between two rows of its li
 DISC = 20  # with coordinates, radius of the shifts that whole blocks try
 FEW, MOST = 0.5, 0.9  # shares of open pixels: below, each alone; above (when the disc is done), all together
 FIRST = 60  # shifts before pixels may go alone: enough to fill most lists
-TINY = np.float32(1e-30)  # above what float32 loses by underflow
 BLOCKS = 4  # blocks in a unit of work
-
-
-class Search(NamedTuple):
-    """What all blocks share."""
-
-    shifts: Array  # (m, 2), in the order to try them
-    disc: int  # with a coordinate term, all shifts up to this squared length are among them; else -1
-    reach_y: int
-    reach_x: int
-    factor: np.float32  # coords^2
-    terms: Array  # terms[w + dx] = factor dx^2
-    means: Array  # (c n,) patch sums / sqrt(patch area), for the bound
-    relative: np.float32  # rounding of distance and bound
-    absolute: np.float32
 
 
 class Block(NamedTuple):
@@ -145,89 +128,22 @@ def _try_shifts(
 
 
 @njit(nogil=True, cache=True)
-def _nth_row(step: int) -> int:
-    """0, -1, 1, -2, 2, ..."""
-    return step // 2 if step % 2 == 0 else -(step + 1) // 2
-
-
-@njit(nogil=True, cache=True)
-def _half_width(d2: np.float32, factor: np.float32, dy: int, reach: int) -> int:
-    """At least the largest |dx| with `factor (dy^2 + dx^2) <= d2`, at most `reach`."""
-    rest = np.float64(d2) / np.float64(factor) - dy * dy
-    return int(min(math.sqrt(max(rest, 0.0)) + 1.0, float(reach)))
-
-
-@njit(nogil=True, cache=True)
 def _try_rest(
     picture: Picture, lists: Lists, block: Block, row_shifts: Array, search: Search, d2: Array, inputs: tuple[bool, ...]
 ) -> None:
     """Try the shifts outside the disc row by row, as far as the worst pixel of the block needs."""
     for step in range(2 * search.reach_y + 1):
-        dy = _nth_row(step)
+        dy = nth_row(step)
         peak = lists.worst.max()
         if search.factor * np.float32(dy * dy) > peak:
             return
-        half = _half_width(peak, search.factor, dy, search.reach_x)
+        half = half_width(peak, search.factor, dy, search.reach_x)
         count = np.int64(0)  # a literal has another type and would be compiled again
         for dx in range(max(-half, -(block.x + block.width - 1)), min(half, picture.w - 1 - block.x) + 1):
             if dy * dy + dx * dx > search.disc:
                 row_shifts[count, 0], row_shifts[count, 1] = dy, dx
                 count += 1
         _try_shifts(picture, lists, block, row_shifts, count, search, np.bool_(False), d2, inputs)
-
-
-@njit(nogil=True, cache=True)
-def _limit(d2: np.float32, relative: np.float32, absolute: np.float32) -> np.float32:
-    """Return the largest bound of a candidate that is not farther than d2."""
-    return d2 * relative + np.float32(math.sqrt(d2)) * absolute + absolute * absolute + TINY
-
-
-@njit(nogil=True, cache=True)
-def _search_pixel(
-    picture: Picture, lists: Lists, p: int, y: int, x: int, tried: int, search: Search, line: Array
-) -> None:
-    """Pixel (y, x), list p, tries every candidate farther than `tried` (squared), rows outward."""
-    k, size, keys, worst, last, groups = lists
-    flat, means, terms, factor = picture.flat, search.means, search.terms, search.factor
-    w, row, plane = picture.w, picture.row, picture.plane
-    final = p * size + k - 2
-    limit = _limit(worst[p], search.relative, search.absolute)
-    half = _half_width(worst[p], factor, np.int64(0), search.reach_x)
-    inner = int(math.sqrt(float(tried)))
-    for step in range(2 * search.reach_y + 1):
-        dy = _nth_row(step)
-        if factor * np.float32(dy * dy) > worst[p]:
-            return
-        while half > 0 and factor * np.float32(dy * dy + half * half) > worst[p]:  # no farther than half
-            half -= 1
-        while inner >= 0 and dy * dy + inner * inner > tried:  # up to inner they were tried
-            inner -= 1
-        if y + dy < 0 or y + dy >= picture.h:
-            continue
-        column, end = max(0, x - half), min(w, x + half + 1)
-        near, far = (x - inner, x + inner + 1) if inner >= 0 else (end, end)
-        if near <= column:
-            column = max(column, far)
-        while column < end:
-            stop = near if column < near else end
-            vertex = (y + dy) * w + column
-            rest = limit - factor * np.float32(dy * dy)
-            hits = bound_mask(means, y * w + x, vertex, picture.h * w, terms, w + column - x, rest, picture.channels)
-            if stop - column < 16:
-                hits &= (1 << (stop - column)) - 1
-            if hits != 0:
-                a = picture.origin + y * row + x
-                b = picture.origin + (y + dy) * row + column
-                point_distances(flat, a, b, row, plane, line, picture.channels, picture.ph, picture.pw)
-                while hits != 0:
-                    lane = lowest_bit(hits)
-                    hits &= hits - 1
-                    dx = column + lane - x
-                    key = float_bits(line[lane] + factor * np.float32(dy * dy + dx * dx)) << 32 | (vertex + lane)
-                    if key < keys[final]:
-                        insert(keys, worst, last, k, size, groups, p, key)
-                        limit = _limit(worst[p], search.relative, search.absolute)
-            column = far if column < near and column + 16 >= near else column + 16
 
 
 @njit(nogil=True, cache=True)
@@ -262,7 +178,7 @@ def _search_block(
         for r in range(block.height):
             for lane in range(block.width):
                 if lists.worst[r * LANES + lane] >= edge:
-                    _search_pixel(picture, lists, r * LANES + lane, block.y + r, block.x + lane, tried, search, d2)
+                    search_pixel(picture, lists, r * LANES + lane, block.y + r, block.x + lane, tried, search, d2)
 
 
 @njit(nogil=True, cache=True)
