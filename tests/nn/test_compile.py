@@ -149,3 +149,31 @@ def test_functional_calls_and_gradients_for_each_sample():
         loss(dict(layer.named_parameters()), x).backward()
         torch.testing.assert_close(found["filters"][k], layer.filters.grad, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(found["bias"][k], layer.bias.grad, rtol=1e-4, atol=1e-4)
+
+
+class WindowNetwork(nn.Module):
+    """A layer on the window graph of its own features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features, self.block = nn.Linear(3, 4), glocal.nn.GraphResidualBlock(3, degree=5, width=4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        window = glocal.window_graph(self.features(x.permute(0, 2, 3, 1)), radius=2, k=5, exclude=0)
+        return self.block(x, *window)
+
+
+def test_window_graphs_are_compiled_and_exported():
+    network, x = WindowNetwork(), torch.rand(2, 3, 6, 5)
+    found = []
+    for function in (network, torch.compile(network, fullgraph=True, backend="aot_eager")):
+        network.zero_grad()
+        y = function(x)
+        y.square().sum().backward()
+        found.append([y.detach(), *(p.grad.clone() for p in network.parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    program = torch.export.export(network, (x,)).module()
+    torch.testing.assert_close(program(2 * x), network(2 * x), rtol=1e-4, atol=1e-5)
+    features = torch.rand(1, 4, 5, 3)
+    torch.library.opcheck(torch.ops.glocal.window_neighbors.default, (features, 3, 2, -1))

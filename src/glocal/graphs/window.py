@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
-from glocal.kernels import known, select
+from glocal.kernels import known, window_ops
 
 
 class WindowGraph(NamedTuple):
@@ -66,12 +66,13 @@ def window_graph(features: Tensor, *, radius: int, k: int, exclude: int | None =
     """
     _check(features, radius, k, exclude)
     batch = features.unsqueeze(0) if features.ndim == 3 else features
-    search = select.pick("window_neighbors", features.device)
     with torch.no_grad():
-        found = search(batch.detach().to(torch.float32).contiguous(), k, radius, -1 if exclude is None else exclude)
+        wide = batch.detach().to(torch.float32).contiguous()
+        found = window_ops.window_neighbors(wide, k, radius, -1 if exclude is None else exclude)
     flat = batch.reshape(-1, batch.shape[3])
-    known.trust_range(found, len(flat))  # reading the values would make the host wait for the GPU
-    return WindowGraph(Graph(found), select.pick("similarities", features.device)(flat, found))
+    if not torch.compiler.is_compiling():
+        known.trust_range(found, len(flat))  # reading the values would make the host wait for the GPU
+    return WindowGraph(Graph(found), window_ops.similarities(flat, found))
 
 
 def _check(features: Tensor, radius: int, k: int, exclude: int | None) -> None:

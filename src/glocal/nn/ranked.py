@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
-from glocal.kernels import select
+from glocal.kernels import window_ops
 from glocal.nn.residual import conv3x3, start_residual
 
 
@@ -71,9 +71,7 @@ class RankedGraphConv(nn.Module):
             raise ArgumentError(message)
         u = x @ self.value.to(x.dtype).t()
         weights = rank_weights(similarities, self.temperature, self.logits).to(x.dtype)
-        convolve = select.pick("ranked_conv", x.device)
-        found: Tensor = convolve(u, graph.neighbors, weights, self.filters.to(x.dtype))
-        return found
+        return window_ops.ranked_conv(u, graph.neighbors, weights, self.filters.to(x.dtype))
 
     def extra_repr(self) -> str:
         """Show the sizes."""
