@@ -235,6 +235,11 @@ def test_a_tile_that_fails_is_named_and_the_store_can_be_continued(folder, tmp_p
         (["denoise", "five.zarr", "-o", "a.png"], 2, "-o (a.png): a picture in tiles is written as .zarr or .tif"),
         (["denoise", "five.zarr"], 2, "-o: a picture in tiles needs the name of its output"),
         (["denoise", "none.zarr", "-o", "a.zarr"], 3, "there is no such folder"),
+        (
+            ["denoise", "s3://bucket/a.zarr", "-o", "a.zarr"],
+            3,
+            "file (s3://bucket/a.zarr): it is an address, and files",
+        ),
         (["denoise", "five.zarr", "-o", "a.zarr", "--tile", "100"], 2, "--tile (=100) must be a multiple of 16"),
     ],
 )

@@ -92,6 +92,8 @@ def test_what_is_refused(call, tmp_path, capsys, monkeypatch):
     ]:
         assert call(tmp_path / "in", "-o", tmp_path / "out", *flags) == code
         assert text in capsys.readouterr().err
+    assert call(tmp_path / "in", "-o", "s3://bucket/out") == 3
+    assert "Try: mount the storage, for example with rclone or s3fs, and give the path." in capsys.readouterr().err
     starts = []
 
     def fails(processes, memory):

@@ -26,6 +26,12 @@ _LOCAL_SETTINGS: dict[str, Any] = {
     "distributed.scheduler.allowed-failures": 1000,
     # Under load a new process takes long to start.
     "distributed.deploy.lost-worker-timeout": "60s",
+    # What Dask measures all the time costs processor time, and nobody looks at it.
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.interval": "1s",
+    "distributed.admin.system-monitor.interval": "5s",
+    "distributed.scheduler.active-memory-manager.start": False,
+    "distributed.worker.memory.monitor-interval": "500ms",
     # Libraries are imported once, not by each worker. The other systems have no process that forks safely.
     "distributed.worker.multiprocessing-method": "forkserver" if sys.platform == "linux" else "spawn",
     # The plan of the command limits memory. Results are short lists, so there is nothing to move to the disk.

@@ -73,6 +73,7 @@ def plan_tasks(
     InputError
         The inputs name no file at all.
     """
+    check_mounted(output, *inputs)
     found = list(_expand(inputs, recursive=recursive, suffixes=suffixes, results=_folder_of(output)))
     if not found:
         raise InputError(
@@ -93,6 +94,19 @@ def plan_tasks(
     # What an earlier run made of one of the inputs is no input: -o "{stem}_new{ext}" next to them, run a second time.
     made = {task.target.absolute() for task in tasks if task.target.absolute() != task.source.absolute()}
     return [task for task in tasks if task.source.absolute() not in made]
+
+
+def check_mounted(*names: str | None) -> None:
+    """Refuse addresses such as s3://BUCKET/NAME, which are not paths.
+
+    >>> check_mounted("scans/a.png", None)
+    """
+    for name in names:
+        if name is not None and "://" in name:
+            raise InputError(
+                f"file ({name}): it is an address, and files are read and written by their paths. "
+                "Mount the storage, for example with rclone or s3fs, and give the path."
+            )
 
 
 def output_root(output: str | None) -> Path:

@@ -19,7 +19,7 @@ from glocal.jobs.batch import Outcome, Work, failure, perform
 from glocal.jobs.failures import Stopped
 from glocal.jobs.job import Cost, ImageOutput, Job
 from glocal.jobs.memory import available_memory
-from glocal.jobs.paths import Task
+from glocal.jobs.paths import Task, check_mounted
 from glocal.jobs.processes import run_in_processes
 from glocal.progress import Callback, Progress, seconds_text
 
@@ -63,6 +63,7 @@ def run_tiles(job: Job, source: str, *, options: BatchOptions, report: Report, g
     from glocal.cluster.pictures import plan_text, run_picture
 
     options.check(jobs=options.jobs)
+    check_mounted(source, options.output)
     if options.output is None:
         raise ArgumentError(f"-o: a picture in tiles needs the name of its output. Write -o NAME{ZARR} or -o NAME.tif.")
     target, started, done = Path(options.output), time.monotonic(), [0]
