@@ -107,3 +107,19 @@ def test_messages() -> None:
     layer = RankedGraphConv(1, 1, degree=3)
     with pytest.raises(ArgumentError, match="the layer has degree 3, the graph 2"):
         layer(torch.zeros(4, 1), *window_graph(torch.rand(2, 2, 1), radius=1, k=2))
+
+
+def test_blocks_take_a_device_and_a_dtype_and_can_be_drawn_again():
+    layers = (RankedGraphConv(3, 4, 5), GraphResidualBlock(4, 5), ResidualBlock(4), Downsample(2, 4), Upsample(4, 2))
+    for layer in layers:
+        sizes = (layer.in_channels, layer.out_channels)
+        graph = (5,) if type(layer) in (RankedGraphConv, GraphResidualBlock) else ()
+        given = (*(sizes[:1] if type(layer) in (GraphResidualBlock, ResidualBlock) else sizes), *graph)
+        other = type(layer)(*given, device="meta", dtype=torch.float64)
+        assert {(p.device.type, p.dtype) for p in other.parameters()} == {("meta", torch.float64)}
+        assert [p.shape for p in other.parameters()] == [p.shape for p in layer.parameters()]
+        filters = max(layer.parameters(), key=torch.Tensor.numel)
+        before = filters.detach().clone()
+        layer.reset_parameters()
+        assert not torch.equal(filters, before)
+        assert filters.std().item() == pytest.approx(before.std().item(), rel=0.7)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.kernels import window_ops
-from glocal.nn.residual import conv3x3, start_residual
+from glocal.nn.residual import Device, conv3x3, start_residual
 
 
 class RankedGraphConv(nn.Module):
@@ -33,6 +33,8 @@ class RankedGraphConv(nn.Module):
         The number of channels of `u`.
     temperature : float
         The initial value of `t`.
+    device, dtype : optional
+        The device and dtype of the parameters, as in `torch.nn`.
 
     Examples
     --------
@@ -44,7 +46,15 @@ class RankedGraphConv(nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, degree: int, *, channels: int = 32, temperature: float = 8.0
+        self,
+        in_channels: int,
+        out_channels: int,
+        degree: int,
+        *,
+        channels: int = 32,
+        temperature: float = 8.0,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         sizes = {"in_channels": in_channels, "out_channels": out_channels, "degree": degree, "channels": channels}
@@ -53,10 +63,21 @@ class RankedGraphConv(nn.Module):
                 message = f"RankedGraphConv: `{name}` (={size}) must be positive. Check the order of the arguments."
                 raise ArgumentError(message)
         self.in_channels, self.out_channels, self.degree = in_channels, out_channels, degree
-        self.value = nn.Parameter(torch.randn(channels, in_channels) * in_channels**-0.5)
-        self.filters = nn.Parameter(torch.randn(degree, channels, out_channels) * (degree * channels) ** -0.5)
-        self.temperature = nn.Parameter(torch.full((1,), float(temperature)))
-        self.logits = nn.Parameter(torch.zeros(degree))
+        self.start = float(temperature)
+        self.value = nn.Parameter(torch.empty(channels, in_channels, device=device, dtype=dtype))
+        self.filters = nn.Parameter(torch.empty(degree, channels, out_channels, device=device, dtype=dtype))
+        self.temperature = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
+        self.logits = nn.Parameter(torch.empty(degree, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new filters, and set the temperature and the logits to their initial values."""
+        degree, channels, _ = self.filters.shape
+        with torch.no_grad():
+            self.value.normal_().mul_(self.in_channels**-0.5)
+            self.filters.normal_().mul_((degree * channels) ** -0.5)
+            self.temperature.fill_(self.start)
+            self.logits.zero_()
 
     def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:
         """Map x (n, c), a graph and its similarities (n, k) to (n, m).
@@ -101,11 +122,25 @@ class GraphResidualBlock(nn.Module):
     torch.Size([1, 4, 8, 8])
     """
 
-    def __init__(self, channels: int, degree: int, *, width: int = 32) -> None:
+    def __init__(
+        self,
+        channels: int,
+        degree: int,
+        *,
+        width: int = 32,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
-        self.first = conv3x3(channels, channels)
-        self.similar = RankedGraphConv(channels, channels, degree, channels=width)
-        self.second = conv3x3(channels, channels)
+        self.in_channels = self.out_channels = channels
+        self.first = conv3x3(channels, channels, device=device, dtype=dtype)
+        self.similar = RankedGraphConv(channels, channels, degree, channels=width, device=device, dtype=dtype)
+        self.second = conv3x3(channels, channels, device=device, dtype=dtype)
+        start_residual(self.first, self.second)
+
+    def reset_parameters(self) -> None:
+        """Draw new filters; the block is then near the identity."""
+        self.similar.reset_parameters()
         start_residual(self.first, self.second)
 
     def forward(self, x: Tensor, graph: Graph, similarities: Tensor) -> Tensor:

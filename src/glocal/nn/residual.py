@@ -7,12 +7,17 @@ converts its parameters.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
+Device = torch.device | str | None
 
-def conv3x3(in_channels: int, out_channels: int) -> nn.Conv2d:
+
+def conv3x3(
+    in_channels: int, out_channels: int, *, device: Device = None, dtype: torch.dtype | None = None
+) -> nn.Conv2d:
     """Make a 3 x 3 convolution without bias that keeps the size and pads the picture with zeros."""
-    return nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False)
+    return nn.Conv2d(in_channels, out_channels, 3, padding=1, bias=False, device=device, dtype=dtype)
 
 
 def lattice_filters(conv: nn.Conv2d) -> Tensor:
@@ -32,10 +37,15 @@ class ResidualBlock(nn.Module):
     torch.Size([1, 8, 5, 7])
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
-        self.first = conv3x3(channels, channels)
-        self.second = conv3x3(channels, channels)
+        self.in_channels = self.out_channels = channels
+        self.first = conv3x3(channels, channels, device=device, dtype=dtype)
+        self.second = conv3x3(channels, channels, device=device, dtype=dtype)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new filters; the block is then near the identity."""
         start_residual(self.first, self.second)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,8 +62,14 @@ class Downsample(nn.Conv2d):
     torch.Size([1, 16, 3, 2])
     """
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__(in_channels, out_channels, 2, stride=2, bias=False)
+    def __init__(
+        self, in_channels: int, out_channels: int, *, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__(in_channels, out_channels, 2, stride=2, bias=False, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw new filters that keep the variance of the signal."""
+        super().reset_parameters()  # its draws are part of what a seed gives
         nn.init.kaiming_normal_(self.weight, nonlinearity="linear")
 
 
@@ -65,9 +81,15 @@ class Upsample(nn.ConvTranspose2d):
     torch.Size([1, 8, 6, 4])
     """
 
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__(in_channels, out_channels, 2, stride=2, bias=False)
-        nn.init.normal_(self.weight, std=in_channels**-0.5)
+    def __init__(
+        self, in_channels: int, out_channels: int, *, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
+        super().__init__(in_channels, out_channels, 2, stride=2, bias=False, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw new filters that keep the variance of the signal."""
+        super().reset_parameters()  # its draws are part of what a seed gives
+        nn.init.normal_(self.weight, std=self.in_channels**-0.5)
 
 
 def start_residual(first: nn.Conv2d, second: nn.Conv2d) -> None:
