@@ -108,7 +108,10 @@ def train_controls(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def style_quality(lines: list[dict[str, Any]]) -> list[str]:
-    """One row per variant, one column per measure; rows in the order of `style_variants.py`."""
+    """One row per variant, one column per measure; rows in the order of `style_variants.py`.
+
+    Where several seeds ran, the number in brackets says how far their means lie apart.
+    """
     names = {
         "alex_style": "style", "alex_content": "content", "gradients": "gradients", "coarse": "coarse", "ssim": "SSIM",
         "wide": "wide", "deep": "deep", "vgg_style": "VGG style", "vgg_content": "VGG content",
@@ -116,7 +119,8 @@ def style_quality(lines: list[dict[str, Any]]) -> list[str]:
     names = {key: name for key, name in names.items() if any(key in line for line in lines)}
     table = [f"| variant | {' | '.join(names.values())} |", "|---" * (len(names) + 1) + "|"]
     for line in lines:
-        cells = [f"{line[key]:.2f}" if key in line else "-" for key in names]
+        apart = {key: f" ({line[f'{key} spread']:.2f})" for key in names if f"{key} spread" in line}
+        cells = [f"{line[key]:.2f}{apart.get(key, '')}" if key in line else "-" for key in names]
         table.append(f"| {line['about']} | {' | '.join(cells)} |")
     return table
 

@@ -1,7 +1,7 @@
 """Draw the gallery of the README: the four tasks on the samples of glocal, before and after.
 
 python examples/gallery.py docs/pictures/gallery.jpg [--size 448]
-python examples/gallery.py docs/pictures/style_paintings.jpg --paintings [--preset patches]   # photos in all paintings
+python examples/gallery.py docs/pictures/style_paintings.jpg --paintings [--preset patches] [--device cuda]
 
 The script adds the noise with a fixed seed: sigma 25 of 255 to the photo, and white noise at 5 dB to the sentence.
 """
@@ -41,13 +41,13 @@ def tiles(size: int) -> list[tuple[str, list[Any]]]:
     ]
 
 
-def paintings(size: int, preset: Preset) -> list[tuple[str, list[Any]]]:
+def paintings(size: int, preset: Preset, device: str = "cpu") -> list[tuple[str, list[Any]]]:
     """One row per photo: the photo, then its result with each painting. The first row shows the paintings."""
     every = [_photo(f"{name}.jpg", size) for name in PAINTINGS]
     rows = [("photo, then the paintings", [np.full_like(_square(every[0]), 255), *map(_square, every)])]
     for name in PHOTOS:
         photo = _photo(f"{name}.jpg", size)
-        results = [glocal.stylize(photo, painting, preset=preset, size=size).image for painting in every]
+        results = [glocal.stylize(photo, painting, preset=preset, size=size, device=device).image for painting in every]
         rows.append((f"{name}, preset {preset}", [photo, *results]))
     return rows
 
@@ -112,6 +112,7 @@ if __name__ == "__main__":
         "--paintings", action="store_true", help="the photos in all paintings instead of the four tasks"
     )
     parser.add_argument("--preset", default=DEFAULT_PRESET)
+    parser.add_argument("--device", default="cpu", help="where to paint the photos in all paintings")
     given = parser.parse_args()
-    rows = paintings(given.size, given.preset) if given.paintings else tiles(given.size)
+    rows = paintings(given.size, given.preset, given.device) if given.paintings else tiles(given.size)
     sheet(rows, 1500 if given.paintings else 900).save(given.output, quality=84 if given.paintings else 88)

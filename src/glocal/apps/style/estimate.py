@@ -21,12 +21,13 @@ _ROUNDS = (6, 4, 2, 1)
 _SECONDS_A_PLACE = 3.8e-5  # a round, for each pixel of a level; from one run at 512 pixels on two quiet cores
 
 
-# On a GPU, fitted to runs on an H200; a smaller GPU takes longer.
+# On a GPU, fitted to runs on an H200: all presets at 256 pixels, `paper` also at 1024; another GPU may take longer.
 _GPU_HOST = 3 << 30  # the computer's own memory, most of it the GPU's libraries
 _GPU_START = 6.0  # load the libraries and compile the kernels
-_GPU_STEP = 4e-4  # an iteration of one network on a small picture
-_GPU_FLOPS = 3e13
-_GPU_PIECES = 0.5  # the preset `patches`, up to 1024 pixels
+_GPU_STEP = 1.65e-4  # one network of an iteration, or half an average of the anchor, on a small picture
+_GPU_FLOPS = 9e12
+_GPU_PIECES = 0.5  # the preset `patches`, at 256 to 1024 pixels
+_GPU_MEMORY = 1.5  # times the arrays of a run on the CPU
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def cost(photo: tuple[int, int], paintings: list[tuple[int, int]], options: Styl
     sizes = [n / 4 ** (levels - 1 - k) for k in range(levels)]
     if options.device != "cpu":
         seconds = sum(iterations_at(options, k) * gpu_seconds(size, options) for k, size in enumerate(sizes))
-        return Cost(_GPU_HOST, _GPU_START + seconds, shape, levels, memory - _BASE)
+        return Cost(_GPU_HOST, _GPU_START + seconds, shape, levels, int(_GPU_MEMORY * (memory - _BASE)))
     work = sum(iterations_at(options, k) * step_seconds(size, options) for k, size in enumerate(sizes))
     return Cost(memory, 2 + work + _SECONDS_A_START * sum(sizes), shape, levels)
 
@@ -124,7 +125,7 @@ def _cost_of_pieces(
         small = int(side[0]), int(side[1])
         work += sum(rounds for _, rounds in piece_rounds(small, level)) * side[0] * side[1]
     if options.device != "cpu":
-        return Cost(_GPU_HOST, _GPU_START + _GPU_PIECES, shape, levels, memory - _BASE)
+        return Cost(_GPU_HOST, _GPU_START + _GPU_PIECES, shape, levels, int(_GPU_MEMORY * (memory - _BASE)))
     return Cost(memory, 2 + _SECONDS_A_PLACE * work, shape, levels)
 
 
@@ -154,7 +155,8 @@ def gpu_seconds(pixels: float, options: StyleOptions) -> float:
     """Estimate the seconds of one iteration on an H200 at a level with this many pixels."""
     degrees = degrees_of(options)
     flops = sum(4 * options.maps * (3 * d + options.maps) for d in degrees)
-    return _GPU_STEP * len(degrees) + pixels * flops / _GPU_FLOPS
+    averages = (options.anchor_reach + (options.anchor_edges > 0)) * (options.anchor > 0)
+    return _GPU_STEP * (len(degrees) + 2 * averages) + pixels * flops / _GPU_FLOPS
 
 
 def done_before(options: StyleOptions, shape: tuple[int, int], level: int, iteration: int) -> float:
