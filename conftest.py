@@ -19,5 +19,9 @@ if importlib.util.find_spec("triton") is None:  # as on systems for which there 
 
 
 def pytest_collection_modifyitems(items):
-    """Begin with the tests that wait for a browser or other processes: at the end, one worker alone would wait for them."""
-    items.sort(key=lambda item: not item.nodeid.startswith(("tests/studio/", "tests/training/", "tests/cluster/")))
+    """Run the tests that wait for a browser or other processes early: at the end, one worker alone would wait for them.
+
+    The apps come first. They compile the kernels, for which a page would have to wait.
+    """
+    order = ("tests/apps/", "tests/studio/", "tests/training/", "tests/cluster/")
+    items.sort(key=lambda item: next((k for k, place in enumerate(order) if item.nodeid.startswith(place)), len(order)))
