@@ -158,7 +158,7 @@ def test_photo_is_chosen_for_camera_noise_and_removes_it(
     assert denoised.model == "photo"
     assert gain(denoised.image, noisy, clean) > 6
     gray = glocal.denoise(noisy[:, :, 1])
-    assert gray.model == "small"
+    assert gray.model == "photo"
     assert gain(gray.image, noisy[:, :, 1], clean[:, :, 1]) > 0.5
     assert glocal.denoise(noisy[:32, :32, 1], model="photo").image.shape == (32, 32)
 
@@ -177,9 +177,9 @@ def test_photo_keeps_the_brightness_and_hue_of_every_region(
         return lab_from_rgb(blocks)
 
     difference = means(denoised.image) - means(shot[0])
-    assert difference.norm(dim=1).max() < 2.3
-    assert difference.norm(dim=1).mean() < 1
-    assert difference.mean(0).abs().max() < 0.5
+    assert difference.norm(dim=1).max() < 1.8
+    assert difference.norm(dim=1).mean() < 0.95
+    assert difference.mean(0).abs().max() < 0.4
 
 
 def test_a_clean_photo_with_texture_stays_nearly_as_it_is() -> None:

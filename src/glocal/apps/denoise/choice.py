@@ -102,14 +102,12 @@ def measure(pixels: Any, white: float = 1.0) -> Noise:
 def choose(model: str, noise: Noise, pixels: int, device: str, folder: Path) -> str:
     """Return the name of the model to use: `model` itself, or for "auto" the best one for this noise that is installed.
 
-    White noise: `large` on a GPU for up to 67 megapixels, otherwise `small`. Camera noise: `photo`, for gray
-    pictures as for white noise.
+    White noise: `large` on a GPU for up to 67 megapixels, otherwise `small`. Camera noise: `photo`.
     """
     if model != "auto":
         return model
     shipped = read_index(folder)
-    colored = bool(noise.profile[:, 1].any())  # `photo` reads the noise of the colours; gray pictures have none
-    if noise.camera and colored and "image-photo" in shipped:
+    if noise.camera and "image-photo" in shipped:
         return "photo"
     affordable = device != "cpu" and pixels <= _LARGE
     return "large" if affordable and "image-large-color" in shipped else "small"
