@@ -63,6 +63,8 @@ def test_any_tree_is_split_by_speaker(tmp_path):
     ("rows", "text"),
     [
         ("file,split\na.wav,train\n", "needs the columns file, split, start"),
+        ("split,start,file\ntrain,0\n", "row 1 of clips.csv .*needs the columns file, split, start"),
+        ("file,split,start\na.wav,\0{}\n".format("x" * 200_000), "cannot read clips.csv .*field larger than"),
         ("file,split,start\na.wav,dev,0\n", "names the split 'dev'. Choose one of train, val, test"),
         ("file,split,start\na.wav,train,0\n", "'a.wav' of clips.csv is not found"),
     ],

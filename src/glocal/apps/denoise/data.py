@@ -219,6 +219,10 @@ def _from_csv(path: Path) -> list[tuple[Path, str]]:
     if not rows or not {"file", "split"} <= set(rows[0]):
         message = f"load_photos: {str(path)!r} has no columns `file` and `split`. Add them, with one row per photo."
         raise InputError(message)
+    for number, row in enumerate(rows, 1):
+        if not row["file"] or row["split"] is None:
+            message = f"load_photos: row {number} of {str(path)!r} lacks its file or its split. Complete the row."
+            raise InputError(message)
     home = next((f for f in (path.parent, path.parent.parent) if (f / rows[0]["file"]).exists()), path.parent)
     words = {"val": "validation", "unused": ""}
     return [(home / row["file"], words.get(row["split"], row["split"])) for row in rows]

@@ -78,20 +78,27 @@ _Found = Iterator[tuple[str, str, int, NDArray[np.float32]]]
 
 
 def _from_csv(folder: Path) -> _Found:
+    try:
+        with (folder / "clips.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        message = (
+            f"load_speech: cannot read clips.csv in {str(folder)!r}: {error}. It needs columns file, split, start."
+        )
+        raise InputError(message) from error
     last, samples = "", np.zeros(0, np.float32)
-    with (folder / "clips.csv").open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            try:
-                name, split, start = row["file"], row["split"], int(row["start"])
-            except (KeyError, ValueError) as error:
-                message = f"load_speech: clips.csv in {str(folder)!r} needs the columns file, split, start ({error})."
-                raise InputError(message) from error
-            if split not in SPLITS:
-                message = f"load_speech: clips.csv names the split {split!r}. Choose one of {', '.join(SPLITS)}."
-                raise InputError(message)
-            if name != last:
-                last, samples = name, read_mono(_resolve(folder, name))
-            yield name, split, start, samples
+    for number, row in enumerate(rows, 1):
+        try:
+            name, split, start = str(Path(row["file"])), row["split"], int(row["start"])
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"load_speech: row {number} of clips.csv in {str(folder)!r} needs the columns file, split, start ({error})."
+            raise InputError(message) from error
+        if split not in SPLITS:
+            message = f"load_speech: clips.csv names the split {split!r}. Choose one of {', '.join(SPLITS)}."
+            raise InputError(message)
+        if name != last:
+            last, samples = name, read_mono(_resolve(folder, name))
+        yield name, split, start, samples
 
 
 def _resolve(folder: Path, name: str) -> Path:
