@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from glocal.apps.denoise import data
-from glocal.apps.denoise.crops import Crops
+from glocal.apps.denoise.crops import Crops, PackedPhotos
 from glocal.apps.denoise.data import Photos
 from glocal.apps.denoise.deep import DeepShape
 from glocal.apps.denoise.deep_training import Plan, Training
@@ -82,6 +82,9 @@ if __name__ == "__main__":  # in each of two processes
             read, square = [], data.gray_square
             patch.setattr(data, "gray_square", lambda path, side: (read.append(path.name), square(path, side))[1])
             photos = data.load_photos(place / "files", side=8, test=1, validation=1, ranks=both)
+        packed = PackedPhotos.of_folder(place / "files", validation=1, ranks=both)
+        assert packed == PackedPhotos.of_folder(place / "files", validation=1)
+        assert len(packed.files) == 5
         photos.save(place / f"photos{both.rank}.npz")
         (place / f"read{both.rank}").write_text(" ".join(read))
         deep = deep_training(both)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import InputError
+from glocal.training.ranks import ALONE, Ranks
 
 Array = npt.NDArray[Any]
 # Which reduced copies of a source are used. BSDS500 and ImageNet are JPEG files with halved chroma. Colour networks see them
@@ -40,13 +41,14 @@ class PackedPhotos:
     parts: tuple[str, ...]
 
     @staticmethod
-    def of_folder(folder: Path, *, validation: int, seed: int = 0) -> PackedPhotos:
+    def of_folder(folder: Path, *, validation: int, seed: int = 0, ranks: Ranks = ALONE) -> PackedPhotos:
         """Read the photos of a folder and its subfolders. `validation` of them, drawn at random, are held out.
 
-        Raises InputError if there are too few.
+        Of several processes, each reads its share of the files and sends them to the others. Raises InputError if there are too few.
         """
         paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _SUFFIXES)
-        files = [data for path in paths if _readable(data := path.read_bytes())]
+        mine = [path.read_bytes() for path in paths[ranks.rank :: ranks.count]]
+        files = [data for data in ranks.gathered([data if _readable(data) else b"" for data in mine]) if data]
         if len(files) <= validation:
             message = f"train: {str(folder)!r} has {len(files)} readable photos and {validation} are for validation. Use more photos."
             raise InputError(message)

@@ -78,7 +78,7 @@ def _train_deep(
     from glocal.apps.denoise.training import resolve
 
     held = {"validation": photos.validation, "seed": photos.split_seed}
-    packed = PackedPhotos.load(data) if data.suffix == ".npz" else PackedPhotos.of_folder(data, **held)
+    packed = PackedPhotos.load(data) if data.suffix == ".npz" else PackedPhotos.of_folder(data, **held, ranks=ranks)
     report.say(f"{packed.parts.count('train')} photos to train, {packed.parts.count('validation')} to validate")
     try:
         with report.progress(f"train {deep.model}") as tell:
