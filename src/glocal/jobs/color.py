@@ -56,11 +56,21 @@ class ColorJob(Job):
                 raise ArgumentError("color: --map has no palettes. Leave --save-map and --palette-out out.")
         super().check(count)
 
+    def header(self, inputs: Inputs) -> Header:
+        """Read the sizes of the photo and the references, and that of the mask as the last one."""
+        found = super().header(inputs)
+        if self.files.mask is None:
+            return found
+        from glocal.files.images.read import image_size
+
+        return replace(found, others=(*found.others, image_size(self.files.mask)))
+
     def cost(self, header: Header) -> Cost:
         """Memory for the file, its encoder, float copies of the photo and the libraries; a third of a second a megapixel."""
-        memory = LIBRARIES + PIXEL * header.pixels
-        in_bands = self.files.mask is None and not self.files.lut
-        least = min(memory, (640 << 20) + coding_memory(header.pixels)) if in_bands else None
+        others = [h * w for h, w in header.others]
+        memory = LIBRARIES + PIXEL * header.pixels + 20 * sum(others)
+        scaled = 4 * others[-1] if self.files.mask is not None and others else 0  # the mask, before it is scaled
+        least = min(memory, (640 << 20) + coding_memory(max(header.pixels, *others, 0)) + scaled)
         return Cost(header.text, memory=memory, seconds=3 + 0.35e-6 * header.pixels, least=least)
 
     def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:
@@ -79,11 +89,13 @@ class ColorJob(Job):
         import torch
 
         from glocal.apps.color.lut import save_maps
-        from glocal.files.images.colors import to_srgb
+        from glocal.files.images.colors import srgb_in, to_srgb
 
-        told = save_maps(
-            result.mapping, self.files, lambda: torch.from_numpy(to_srgb(result.original)), overwrite=inputs.overwrite
-        )
+        def colors() -> Any:
+            photo, scratch = result.original, inputs.scratch
+            return torch.from_numpy(to_srgb(photo) if scratch is None else srgb_in(scratch, photo))
+
+        told = save_maps(result.mapping, self.files, colors, overwrite=inputs.overwrite)
         if self.files.palette_out:
             self._draw(result, inputs)
             told["palettes"] = self.files.palette_out

@@ -11,11 +11,14 @@ import pytest
 from PIL import Image
 
 import glocal
+from glocal.apps.color.options import ColorOptions
 from glocal.cli.main import run
-from glocal.errors import MemoryLimitError
+from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image, read_recipe
 from glocal.files.images.scratch import Scratch
 from glocal.files.images.write import write_image
+from glocal.jobs.color import ColorFiles, ColorJob
+from glocal.jobs.job import Inputs
 
 
 @pytest.fixture
@@ -204,20 +207,34 @@ def test_dry_run_tells_memory_and_time(folder, capsys):
     assert not (folder / "a.png").exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "depth"), [("photo.png", "keep"), ("wide.tif", "keep"), ("photo.jpg", "16"), ("deep.png", "8")]
-)
-def test_temporary_files_give_the_same_bytes(folder, monkeypatch, name, depth):
-    photo = read_image("photo.png")
-    profile = bytes(imagecodecs.cms_profile("adobergb"))
-    write_image("wide.tif", replace(photo, icc=profile))
-    write_image("photo.jpg", photo)
-    write_image("deep.png", replace(photo, pixels=photo.pixels.astype(np.uint16) * 257, icc=profile))
-    glocal.recolor(name, "reference.png").save("whole.tif", depth=depth)
-    monkeypatch.setattr("glocal.apps.color.recolor._ROWS", 7)
+PROFILE = bytes(imagecodecs.cms_profile("adobergb"))
+PHOTOS = {
+    "plain.png keep": {},
+    "wide.tif keep": {"icc": PROFILE},
+    "plain.jpg 16": {},
+    "deep.png 8": {"pixels": lambda p: p.astype(np.uint16) * 257, "icc": PROFILE},
+    "alpha.png 16": {"alpha": lambda p: p[:, :, 0] // 8 % 2 * 255},
+    "gray.tif keep": {"pixels": lambda p: p[:, :, :1].copy()},
+    "float.tif keep": {
+        "pixels": lambda p: p.astype(np.float32) / 64 - 0.1,
+        "alpha": lambda p: p[:, :, 1] / np.float32(255),
+    },
+}
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
+def test_temporary_files_give_the_same_bytes(folder, monkeypatch, photo):
+    name, depth = photo.split()
+    mask = "small mask.png" if name in ("alpha.png", "gray.tif") else None
+    plain = read_image("photo.png")
+    changes = {key: make(plain.pixels) if callable(make) else make for key, make in PHOTOS[photo].items()}
+    write_image(name, replace(plain, **changes))
+    write_image("small mask.png", Picture(plain.pixels[10:21, 5:30, :1].copy()))
+    glocal.recolor(name, "reference.png", mask=mask).save("whole.tif", depth=depth)
+    monkeypatch.setattr("glocal.files.images.colors._ROWS", 7)
     monkeypatch.setattr("glocal.apps.color.recolor.BAND", 16)
     scratch = Scratch(folder, memory=1)
-    glocal.recolor(name, "reference.png", scratch=scratch).save("parts.tif", depth=depth)
+    glocal.recolor(name, "reference.png", mask=mask, scratch=scratch).save("parts.tif", depth=depth)
     assert Path("whole.tif").read_bytes() == Path("parts.tif").read_bytes()
 
 
@@ -226,7 +243,9 @@ def test_memory_that_is_enough_with_temporary_files_and_what_needs_more(folder, 
     order = ["color", "large.png", "reference.png", "-o", "out.png", "--dry-run", "--max-memory", "1G"]
     assert run(order) == 0
     assert "2.3 GiB (with temporary files, in 1.0 GiB)" in capsys.readouterr().out
-    assert run([*order, "--lut", "a.cube"]) == 0
-    assert "more than the 1.0 GiB there are" in capsys.readouterr().out
-    with pytest.raises(MemoryLimitError, match="gray, of floats, with alpha or with a mask must fit into memory"):
-        glocal.recolor("photo.png", "reference.png", mask="photo.png", scratch=Scratch(folder, memory=1))
+    assert run([*order, "--mask", "large.png", "--lut", "a.cube"]) == 0
+    assert "2.7 GiB (with temporary files, in 1.0 GiB)" in capsys.readouterr().out
+    job = ColorJob(ColorOptions(), ColorFiles(lut=("a.cube",)), others=("reference.png",))
+    inputs = Inputs(Path("photo.png"), job.others, Path("a.png"), overwrite=True)
+    whole = job.run_file(inputs, None)["luts"]
+    assert job.run_file(replace(inputs, scratch=Scratch(folder, memory=1)), None)["luts"] == whole

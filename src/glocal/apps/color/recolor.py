@@ -18,11 +18,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,10 +36,10 @@ from glocal.apps.color.problem import SCALE, palette_problem
 from glocal.apps.color.tone import tone_curve
 from glocal.apps.color.transport import transported
 from glocal.color_space import lab_from_rgb
-from glocal.errors import ArgumentError, InputError, MemoryLimitError
-from glocal.files.images.colors import from_srgb, to_srgb
+from glocal.errors import ArgumentError, InputError
+from glocal.files.images.colors import from_srgb_in, srgb_in, to_srgb
 from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
-from glocal.files.images.picture import Picture, type_of
+from glocal.files.images.picture import Picture
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe, sha256_of
 from glocal.files.results import SrgbResult, image_inputs
@@ -50,9 +51,6 @@ Look: TypeAlias = "ColorMap | Callable[[Tensor], Tensor]"
 """A function that changes colours (..., 3): a fitted map, a LUT, or any other function."""
 SAMPLE = 1 << 20
 """The largest number of pixels from which a palette is computed. Larger pictures are sampled evenly."""
-
-
-_ROWS = 256  # converted at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,14 +88,7 @@ class Recolored(SrgbResult):
         """Return the result with the profile and metadata of the input; band by band if it lies in temporary files."""
         if self.scratch is None:
             return super().at_depth(depth)
-        original = self.original
-        pixels = self.scratch.empty(original.pixels.shape, original.pixels.dtype if depth == "keep" else type_of(depth))
-        for top in range(0, original.size[0], _ROWS):
-            rows = slice(top, top + _ROWS)
-            part = replace(original, pixels=original.pixels[rows])
-            pixels[rows] = from_srgb(part, self.rgb[rows], depth=depth).pixels
-            self.scratch.release()
-        return replace(original, pixels=pixels)
+        return from_srgb_in(self.scratch, self.original, self.rgb, depth=depth)
 
 
 @takes_options(ColorOptions)
@@ -132,7 +123,7 @@ def recolor(
     layout : "HWC", "CHW" or None
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     scratch : Scratch or None
-        Keep large arrays in temporary files. The result is the same. For colour photos of 8 or 16 bit without alpha.
+        Keep large arrays in temporary files. The result is the same.
     progress : callable(Progress) or None
         Called during the work.
 
@@ -160,26 +151,24 @@ def recolor(
         message = "recolor: give either `reference` or `map`, not both. A map replaces the reference."
         raise ArgumentError(message)
     picture = as_picture(photo, call="recolor", name="photo", layout=layout, scratch=scratch)
-    if scratch is not None:
-        _check_plain(picture, mask)
     several: list[Any] = (
         list(reference) if isinstance(reference, (list, tuple)) else [] if reference is None else [reference]
     )
-    references = [as_picture(one, call="recolor", name="reference", layout=layout) for one in several]
-    shade = None if mask is None else as_picture(mask, call="recolor", name="mask", layout=layout)
+    references = [as_picture(one, call="recolor", name="reference", layout=layout, scratch=scratch) for one in several]
+    shade = None if mask is None else as_picture(mask, call="recolor", name="mask", layout=layout, scratch=scratch)
     inputs, arguments = _sources(picture, references, shade, map)
     with computing_on("recolor", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
-        cover = None if shade is None else mask_for(picture, shade)
-        rgb = torch.from_numpy(to_srgb(picture) if scratch is None else _srgb_in(scratch, picture))
+        cover = None if shade is None else mask_for(picture, shade, scratch)
+        rgb = _colors(picture, scratch)
         meter(0.1, step="fit")
         read = time.perf_counter()
         found = None
         if map is None:
-            found = fit(rgb, [weighed(r) for r in references], options, counted(picture, cover))
+            found = fit(rgb, [weighed(r, scratch) for r in references], options, counted(picture, cover, scratch))
         look = found.map if found is not None else loaded(map, options.strength)  # type: ignore[arg-type]
         meter(0.4, step="apply")
         fitted = time.perf_counter()
-        changed = applied(look, rgb, cover) if scratch is None else _applied_in(scratch, look, rgb)
+        changed = applied(look, rgb, cover) if scratch is None else _applied_in(scratch, look, rgb, cover)
         meter(1.0, step="apply")
     done = time.perf_counter()
     return Recolored(
@@ -198,37 +187,13 @@ def recolor(
     )
 
 
-def _check_plain(picture: Picture, mask: ImageLike | None) -> None:
-    """Refuse what cannot be computed band by band.
-
-    Raises
-    ------
-    MemoryLimitError
-        The photo is gray, of floats or has alpha, or there is a mask: all of it would have to be in memory.
-    """
-    if picture.gray or picture.alpha is not None or picture.pixels.dtype.kind == "f" or mask is not None:
-        message = (
-            "recolor: a photo that is gray, of floats, with alpha or with a mask must fit into memory. "
-            "Use a smaller photo or allow more memory."
-        )
-        raise MemoryLimitError(message)
-
-
-def _srgb_in(scratch: Scratch, picture: Picture) -> Any:
-    """Compute sRGB values (h, w, 3) into a temporary file, band by band."""
-    values = scratch.empty((*picture.size, 3), "float32")
-    for top in range(0, picture.size[0], _ROWS):
-        values[top : top + _ROWS] = to_srgb(replace(picture, pixels=picture.pixels[top : top + _ROWS]))
-        scratch.release()
-    return values
-
-
-def _applied_in(scratch: Scratch, look: Look, rgb: Tensor) -> Tensor:
+def _applied_in(scratch: Scratch, look: Look, rgb: Tensor, cover: Tensor | None) -> Tensor:
     """Apply a map into a temporary file. The parts are whole bands of `in_bands`, so that the bits are the same."""
     changed = torch.from_numpy(scratch.empty(tuple(rgb.shape), "float32"))
     source, goal = rgb.view(-1, 3), changed.view(-1, 3)
     for start in range(0, len(source), 32 * BAND):
-        goal[start : start + 32 * BAND] = look(source[start : start + 32 * BAND])
+        part = slice(start, start + 32 * BAND)
+        goal[part] = applied(look, source[part], None if cover is None else cover.view(-1)[part])
         scratch.release()
     return changed
 
@@ -326,24 +291,28 @@ def applied(look: Look, rgb: Tensor, cover: Tensor | None = None) -> Tensor:
     return changed.sub_(rgb).mul_(cover.unsqueeze(-1)).add_(rgb)
 
 
-def mask_for(photo: Picture, mask: Picture) -> Tensor:
+def mask_for(photo: Picture, mask: Picture, scratch: Scratch | None = None) -> Tensor:
     """Return a mask of any size as weights (h, w) in [0, 1], after checking that it selects something."""
-    cover = torch.from_numpy(mask_values(mask, photo.size, call="recolor"))
-    if not bool((cover > 0).any()):
+    cover = torch.from_numpy(mask_values(mask, photo.size, call="recolor", scratch=scratch))
+    if not bool(cover.max() > 0):
         message = "recolor: `mask` selects nothing, it is black everywhere. Paint the part that changes white."
         raise InputError(message)
     return cover
 
 
-def weighed(picture: Picture) -> tuple[Tensor, Tensor | None]:
+def weighed(picture: Picture, scratch: Scratch | None = None) -> tuple[Tensor, Tensor | None]:
     """Return the colours of a picture (h, w, 3) in [0, 1], and its alpha (h, w) as weights: transparent pixels have none."""
-    return torch.from_numpy(to_srgb(picture)), _alpha(picture)
+    return _colors(picture, scratch), _alpha(picture, scratch)
 
 
-def counted(photo: Picture, cover: Tensor | None) -> Tensor | None:
+def _colors(picture: Picture, scratch: Scratch | None) -> Tensor:
+    return torch.from_numpy(to_srgb(picture) if scratch is None else srgb_in(scratch, picture))
+
+
+def counted(photo: Picture, cover: Tensor | None, scratch: Scratch | None = None) -> Tensor | None:
     """Return the weight of each pixel (h, w) for the photo's palette: the mask times the alpha. None: equal weights."""
-    alpha = _alpha(photo)
-    return alpha if cover is None else cover if alpha is None else cover * alpha
+    alpha = _alpha(photo, scratch)
+    return alpha if cover is None else cover if alpha is None else alpha.mul_(cover)
 
 
 def _sample(rgb: Tensor, weights: Tensor | None, source: str) -> tuple[Tensor, Tensor | None]:
@@ -352,24 +321,39 @@ def _sample(rgb: Tensor, weights: Tensor | None, source: str) -> tuple[Tensor, T
     if weights is None:
         return in_bands(lab_from_rgb, flat[_evenly(len(flat))]), None
     counts = weights.reshape(-1)
-    chosen = counts.nonzero().squeeze(1)
+    chosen = _evenly_nonzero(counts)
     if len(chosen) == 0:
         message = f"recolor: no pixel is left, {source} is 0 everywhere. Use another picture or mask."
         raise InputError(message)
-    chosen = chosen[_evenly(len(chosen))]
     return in_bands(lab_from_rgb, flat[chosen]), counts[chosen]
+
+
+def _evenly_nonzero(values: Tensor) -> Tensor:
+    """Return the places of at most `SAMPLE` values that are not 0, evenly chosen. Memory: that of a part of the values."""
+    parts = values.split(16 * BAND)
+    numbers = [int(part.count_nonzero()) for part in parts]
+    wanted, chosen, before = _evenly(sum(numbers)), [], 0
+    for k, (part, number) in enumerate(zip(parts, numbers, strict=True)):
+        first, last = (int(v) for v in torch.searchsorted(wanted, torch.tensor([before, before + number])))
+        if first < last:
+            chosen.append(part.nonzero().squeeze(1)[wanted[first:last] - before] + k * 16 * BAND)
+        before += number
+    return torch.cat(chosen) if chosen else wanted
 
 
 def _evenly(n: int) -> Tensor:
     m = min(n, SAMPLE)
-    return torch.arange(m) * n // m
+    return torch.arange(m) * n // max(m, 1)
 
 
-def _alpha(picture: Picture) -> Tensor | None:
+def _alpha(picture: Picture, scratch: Scratch | None = None) -> Tensor | None:
+    """Return the alpha as weights (h, w), the largest of which is 1."""
     if picture.alpha is None:
         return None
-    alpha = torch.from_numpy(picture.alpha.astype("float32"))
-    return alpha / alpha.max().clamp(min=1e-6)
+    values = (np.empty if scratch is None else scratch.empty)(picture.size, np.float32)
+    values[:] = picture.alpha
+    alpha = torch.from_numpy(values)
+    return alpha.div_(alpha.max().clamp(min=1e-6))
 
 
 def _notes(palette: Tensor, chroma: Chroma, options: ColorOptions) -> tuple[str, ...]:

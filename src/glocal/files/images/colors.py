@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from glocal.errors import InputError
-from glocal.files.images.picture import Array, Picture, check_finite, to_type, type_of
+from glocal.files.images.picture import Array, Picture, check_finite, to_type, type_of, with_alpha
+from glocal.files.images.scratch import Scratch
 from glocal.files.metadata.matrix_profiles import matrix_profile
 from glocal.files.metadata.profiles import is_srgb, profile_space, srgb_profile, transform
 
@@ -68,10 +69,24 @@ def to_srgb(picture: Picture) -> Array:
     >>> to_srgb(Picture(np.full((1, 1, 1), 255, np.uint8)))
     array([[[1., 1., 1.]]], dtype=float32)
     """
+    return _to_srgb(picture, white_of(picture.pixels))
+
+
+def srgb_in(scratch: Scratch, picture: Picture) -> Array:
+    """Compute `to_srgb` into a temporary file, by bands of rows. The values are the same."""
+    white = white_of(picture.pixels)
+    values = scratch.empty((*picture.size, 3), np.float32)
+    for rows in _bands(picture.size[0]):
+        values[rows] = _to_srgb(replace(picture, pixels=picture.pixels[rows]), white)
+        scratch.release()
+    return values
+
+
+def _to_srgb(picture: Picture, white: float) -> Array:
+    """Compute sRGB values of a picture, or of a part of it, whose white is known."""
     pixels = picture.pixels
     if pixels.dtype.kind == "f":
         check_finite(pixels, f"read image ({picture.path})" if picture.path else "to_srgb")
-        white = white_of(pixels)
         pixels = pixels / pixels.dtype.type(white) if white != 1 else pixels
     space = _space(picture)
     if space == "srgb":
@@ -114,16 +129,65 @@ def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture
     """
     image = _checked(image)
     dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
-    white = image.dtype.type(white_of(picture.pixels))
+    same_size = image.shape[:2] == picture.size
+    facts = _Facts(
+        white_of(picture.pixels),
+        picture.gray and (image.shape[2] == 1 or _neutral(image)),
+        same_size and _beyond_unit(picture.pixels),
+    )
+    return _from_srgb(picture, image, dtype, facts)
+
+
+def from_srgb_in(scratch: Scratch, picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
+    """Do what `from_srgb` does for an image of the same size, into temporary files, by bands of rows."""
+    dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
+    bands = _bands(picture.size[0])
+    facts = _Facts(
+        white_of(picture.pixels),
+        picture.gray and all(_neutral(image[rows]) for rows in bands),
+        any(_beyond_unit(picture.pixels[rows]) for rows in bands),
+    )
+    out: Array | None = None
+    for rows in bands:
+        alpha = None if picture.alpha is None else picture.alpha[rows]
+        part = replace(picture, pixels=picture.pixels[rows], alpha=alpha)
+        done = _from_srgb(part, _checked(image[rows]), dtype, facts)
+        values = with_alpha(done.pixels, done.alpha)
+        if out is None:
+            out = scratch.empty((*picture.size, values.shape[2]), dtype)
+        out[rows] = values
+        scratch.release()
+    assert out is not None
+    # Colours and alpha are views of one array, so that an encoder needs no copy of them.
+    colors = done.pixels.shape[2]
+    return replace(done, pixels=out[:, :, :colors], alpha=None if picture.alpha is None else out[:, :, colors])
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What depends on the whole picture: its white, whether it stays gray, and whether it has values outside of [0, 1]."""
+
+    white: float
+    gray: bool
+    beyond: bool
+
+
+def _bands(height: int) -> list[slice]:
+    return [slice(top, min(height, top + _ROWS)) for top in range(0, height, _ROWS)]
+
+
+def _from_srgb(picture: Picture, image: Array, dtype: np.dtype[Any], facts: _Facts) -> Picture:
+    """Give a picture, or a part of it, new colours."""
+    white = image.dtype.type(facts.white)
     alpha = _resized(picture.alpha, image.shape[:2])
     new = replace(picture, alpha=None if alpha is None else to_type(alpha, dtype))
     if picture.gray and image.shape[2] == 3:
-        if not _neutral(image):
+        if not facts.gray:
             return replace(new, pixels=_quantised(_times(image, white), dtype), icc=None)
         image = image[:, :, :1]
     space = _space(picture)
     same_size = image.shape[:2] == picture.size
-    if space == "srgb" and not (same_size and _beyond_unit(picture.pixels)):
+    if space == "srgb" and not facts.beyond:
         if not picture.gray and image.shape[2] == 1:
             image = np.repeat(image, 3, axis=2)
         return replace(new, pixels=_quantised(_times(image, white), dtype))
@@ -131,7 +195,9 @@ def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture
     own = _to_own(picture, rgb, space)
     if same_size:
         wide = np.dtype(np.float64 if picture.pixels.dtype == np.float64 else np.float32)
-        own = to_type(picture.pixels, wide) + _times(own - _to_own(picture, to_srgb(picture), space), white)
+        own = to_type(picture.pixels, wide) + _times(
+            own - _to_own(picture, _to_srgb(picture, facts.white), space), white
+        )
     else:
         own = _times(own, white)
     return replace(new, pixels=_quantised(own, dtype))

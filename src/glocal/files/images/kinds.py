@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 
 from glocal.errors import ArgumentError, InputError
-from glocal.files.images.colors import to_srgb
-from glocal.files.images.picture import Array, Picture, check_finite, split_alpha, with_alpha
+from glocal.files.images.colors import srgb_in, to_srgb
+from glocal.files.images.picture import Array, Empty, Picture, check_finite, split_alpha, with_alpha
 from glocal.files.images.pillow_formats import picture_from_pil, to_pil
 from glocal.files.images.read import MAX_PIXELS, read_image
 from glocal.files.images.scratch import Scratch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "Array | Tensor | Image | str | os.PathLike[str] | Picture"
 """An array (h, w) or (h, w, 1 to 4) of uint8, uint16 or float in [0, 1], a tensor, a `PIL.Image`, or a path."""
 Layout: TypeAlias = Literal["HWC", "CHW"]
+_ROWS = 256  # scaled at a time
 
 
 def as_picture(
@@ -141,7 +142,14 @@ def as_given(picture: Picture, given: ImageLike, layout: Layout | None = None) -
     return array.astype(np.float16) if getattr(given, "dtype", None) == np.float16 else array
 
 
-def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: Layout | None = None) -> Array:
+def mask_values(
+    mask: ImageLike,
+    size: tuple[int, int],
+    *,
+    call: str,
+    layout: Layout | None = None,
+    scratch: Scratch | None = None,
+) -> Array:
     """Scale a mask of any size to float32 values in [0, 1] of shape `size` (h, w); 1 is white.
 
     A mask of another size is scaled: averaged when it is larger, interpolated when it is smaller. Cost: O(h w).
@@ -149,13 +157,24 @@ def mask_values(mask: ImageLike, size: tuple[int, int], *, call: str, layout: La
     >>> mask_values(np.full((2, 2), 255, np.uint8), (3, 4), call="f").min()
     np.float32(1.0)
     """
-    values = to_srgb(as_picture(mask, call=call, name="mask", layout=layout)).mean(axis=2)
-    if values.shape != size:
-        from PIL import Image
+    picture = as_picture(mask, call=call, name="mask", layout=layout, scratch=scratch)
+    values = np.empty(picture.size, np.float32) if scratch is None else scratch.empty(picture.size, np.float32)
+    rgb = to_srgb(picture) if scratch is None else srgb_in(scratch, picture)
+    np.mean(rgb, axis=2, out=values)
+    return values if values.shape == size else _scaled(values, size, np.empty if scratch is None else scratch.empty)
 
-        scaled = Image.fromarray(values.astype(np.float32)).resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        values = np.clip(np.asarray(scaled), 0, 1)
-    return np.ascontiguousarray(values, dtype=np.float32)
+
+def _scaled(values: Array, size: tuple[int, int], empty: Empty) -> Array:
+    """Scale values (h, w) to another size, a band of rows at a time."""
+    from PIL import Image
+
+    source, out = Image.fromarray(values), empty(size, np.float32)
+    (height, width), (rows, columns) = values.shape, size
+    for top in range(0, rows, _ROWS):
+        bottom = min(rows, top + _ROWS)
+        box = (0, top * height / rows, width, bottom * height / rows)
+        out[top:bottom] = source.resize((columns, bottom - top), Image.Resampling.BILINEAR, box)
+    return np.clip(out, 0, 1, out=out)
 
 
 @dataclass(frozen=True)

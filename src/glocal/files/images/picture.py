@@ -102,8 +102,17 @@ class Picture:
 
 
 def with_alpha(pixels: Array, alpha: Array | None) -> Array:
-    """`(h, w, c)` pixels with `(h, w)` alpha as one more channel, if there is one."""
-    return pixels if alpha is None else np.concatenate([pixels, alpha[:, :, None]], axis=2)
+    """`(h, w, c)` pixels with `(h, w)` alpha as one more channel, if there is one.
+
+    If both are views of one array with c + 1 channels, no copy is made.
+    """
+    if alpha is None:
+        return pixels
+    c, size = pixels.shape[2], pixels.itemsize
+    apart = pixels.strides == (pixels.shape[1] * (c + 1) * size, (c + 1) * size, size)
+    if apart and alpha.strides == pixels.strides[:2] and alpha.ctypes.data == pixels.ctypes.data + c * size:
+        return np.lib.stride_tricks.as_strided(pixels, (*pixels.shape[:2], c + 1), pixels.strides)
+    return np.concatenate([pixels, alpha[:, :, None]], axis=2)
 
 
 def split_alpha(array: Array, empty: Empty = np.empty) -> tuple[Array, Array | None]:
