@@ -70,7 +70,7 @@ class ColorJob(Job):
         others = [h * w for h, w in header.others]
         memory = LIBRARIES + PIXEL * header.pixels + 20 * sum(others)
         scaled = 4 * others[-1] if self.files.mask is not None and others else 0  # the mask, before it is scaled
-        least = min(memory, (640 << 20) + coding_memory(max(header.pixels, *others, 0)) + scaled)
+        least = min(memory, (640 << 20) + max(coding_memory(max(header.pixels, *others, 0)), header.decoding) + scaled)
         return Cost(header.text, memory=memory, seconds=3 + 0.35e-6 * header.pixels, least=least)
 
     def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:

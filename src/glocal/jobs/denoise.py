@@ -32,7 +32,11 @@ class DenoiseJob(Job):
         """Estimate the memory of the picture, one part and the libraries, and some seconds per megapixel."""
         asked = header.size, self.options.model
         return Cost(
-            header.text, memory_for(*asked), seconds_for(*asked), parts_text(*asked), least=least_memory(*asked)
+            header.text,
+            memory_for(*asked),
+            seconds_for(*asked),
+            parts_text(*asked),
+            least=least_memory(*asked, header.decoding),
         )
 
     def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:

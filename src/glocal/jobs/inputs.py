@@ -36,12 +36,14 @@ class Cost:
 class Header:
     """The properties of the inputs before they are read: the size (h, w) of a picture, or those of a sound file.
 
-    `others` are the sizes of the other pictures: paintings, references.
+    `others` are the sizes of the other pictures: paintings, references. `decoding` are the bytes that the decoder of a
+    picture keeps in memory in any case.
     """
 
     size: tuple[int, int] = (0, 0)
     sound: AudioInfo | None = None
     others: tuple[tuple[int, int], ...] = ()
+    decoding: int = 0
 
     @property
     def pixels(self) -> int:

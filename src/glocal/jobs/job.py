@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.files.images.formats import SUFFIXES, format_of_name
+from glocal.files.images.formats import SUFFIXES, coding_memory, decoding_memory, format_of_name
 from glocal.jobs.inputs import Cost, Header, Inputs, said
 from glocal.options import Options, option
 
@@ -88,6 +88,8 @@ class Job(ABC):
 
     def smaller(self, header: Header, memory: int) -> str:
         """Say what a user can do if the work does not fit into this memory."""
+        if header.decoding > coding_memory(header.pixels):
+            return "a JPEG, PNG or TIFF file, which is decoded in parts,"
         return self.cost(header).smaller
 
     @classmethod
@@ -113,7 +115,10 @@ class Job(ABC):
         """Read the sizes from the headers of the files."""
         from glocal.files.images.read import image_size
 
-        return Header(image_size(inputs.source), others=tuple(image_size(path) for path in self.others))
+        sizes = [image_size(path) for path in (inputs.source, *self.others)]
+        named = zip((inputs.source, *self.others), sizes, strict=True)
+        decoding = max(decoding_memory(path, h * w) for path, (h, w) in named)
+        return Header(sizes[0], others=tuple(sizes[1:]), decoding=decoding)
 
     def more_outputs(self) -> tuple[str, ...]:
         """Return the names of the further outputs."""

@@ -173,6 +173,9 @@ def test_messages_about_data(tmp_path, folder):
     (tmp_path / "x.csv").write_text("split,file\ntrain,a.png\ntest\n")
     with pytest.raises(InputError, match=r"row 2 of .*x.csv' lacks its file or its split. Complete the row"):
         load_photos(tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text(f"split,file\ntrain,{'a' * 300}\n")
+    with pytest.raises(InputError, match="names a file that cannot be used: File name too long"):
+        load_photos(tmp_path / "x.csv")
 
 
 def test_comparison_of_two_seeds_lists_every_method(tmp_path):

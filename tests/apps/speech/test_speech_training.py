@@ -67,6 +67,7 @@ def test_any_tree_is_split_by_speaker(tmp_path):
         ("file,split,start\na.wav,\0{}\n".format("x" * 200_000), "cannot read clips.csv .*field larger than"),
         ("file,split,start\na.wav,dev,0\n", "names the split 'dev'. Choose one of train, val, test"),
         ("file,split,start\na.wav,train,0\n", "'a.wav' of clips.csv is not found"),
+        ("file,start,split\na.wav\n", "needs the columns file, split, start"),
     ],
 )
 def test_lists_that_cannot_be_used(tmp_path, rows, text):

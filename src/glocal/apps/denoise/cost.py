@@ -20,11 +20,14 @@ def memory_for(size: tuple[int, int], model: str) -> int:
     return _LIBRARIES + _PIXEL * pixels + each * min(pixels, most)
 
 
-def least_memory(size: tuple[int, int], model: str) -> int:
-    """Return the bytes that are enough if large arrays go to temporary files and the parts are small."""
+def least_memory(size: tuple[int, int], model: str, decoding: int = 0) -> int:
+    """Return the bytes that are enough if large arrays go to temporary files and the parts are small.
+
+    `decoding` are the bytes that the decoder needs.
+    """
     deep = model in _DEEP
     pixels = size[0] * size[1]
-    return _LIBRARIES + max(coding_memory(pixels), _PART[deep][1] * min(pixels, _LEAST[deep]))
+    return _LIBRARIES + max(coding_memory(pixels), decoding, _PART[deep][1] * min(pixels, _LEAST[deep]))
 
 
 def part_pixels(model: str, memory: int | None) -> int | None:

@@ -223,7 +223,11 @@ def _from_csv(path: Path) -> list[tuple[Path, str]]:
         if not row["file"] or row["split"] is None:
             message = f"load_photos: row {number} of {str(path)!r} lacks its file or its split. Complete the row."
             raise InputError(message)
-    home = next((f for f in (path.parent, path.parent.parent) if (f / rows[0]["file"]).exists()), path.parent)
+    try:
+        home = next((f for f in (path.parent, path.parent.parent) if (f / rows[0]["file"]).exists()), path.parent)
+    except OSError as error:  # a name that the system cannot look up
+        message = f"load_photos: {str(path)!r} names a file that cannot be used: {error.strerror}. Check the list."
+        raise InputError(message) from error
     words = {"val": "validation", "unused": ""}
     return [(home / row["file"], words.get(row["split"], row["split"])) for row in rows]
 

@@ -37,6 +37,7 @@ FORMATS = {
 }
 OPTIMIZED = 1 << 25  # pixels of the largest JPEG whose codes are chosen by a second pass, which holds it in memory
 SUFFIXES = {suffix: entry.name for entry in FORMATS.values() for suffix in entry.suffixes}
+_DECODING = {"WEBP": 8, "BMP": 16, "AVIF": 12, "HEIF": 12}  # bytes for a pixel, measured
 _HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
 
 
@@ -90,3 +91,13 @@ def coding_memory(pixels: int) -> int:
     10000
     """
     return max(4 * pixels, 10 * min(pixels, OPTIMIZED))
+
+
+def decoding_memory(path: str | os.PathLike[str], pixels: int) -> int:
+    """Return the bytes that the decoder of a file keeps in memory, even if its pixels go to temporary files.
+
+    The decoders of JPEG, PNG, TIFF and lossy WebP can fill a given array. The others make their own, and copies of it.
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(32)
+    return 0 if head[12:16] == b"VP8 " else _DECODING.get(sniff(head, path), 0) * pixels

@@ -68,17 +68,19 @@ def decode(data: bytes, empty: Empty = np.empty, *, name: str) -> Picture:
     Unreadable
         The file is damaged.
     """
-    if name == "WEBP" and math.prod(webp.size_of(data)) > _pillow_limit():
-        return replace(webp.decode(data), format=name, lossless=webp.is_lossless(data))
+    in_place = empty is not np.empty
+    large = name == "WEBP" and math.prod(webp.size_of(data)) > _pillow_limit()
+    if large or (name == "WEBP" and in_place and not webp.is_animation(data)):
+        return replace(webp.decode(data, empty), format=name, lossless=webp.is_lossless(data))
     image = open_header(data, name)
     # Asked first, since HEIC does not know any more once it is decoded; of a TIFF, our own reader says it.
     several = name != "TIFF" and getattr(image, "n_frames", 1) > 1
     if name in heif.NAMES:
-        pixels, alpha, bits = heif.read_pixels(data, name)
+        pixels, alpha, bits = heif.read_pixels(data, name, empty)
         picture = Picture(pixels, alpha, bits=bits if bits > 8 else None, **_metadata(image.info))
         if picture.icc is None:
             picture = replace(picture, icc=heif.profile_of(data))
-    elif name == "JPEG" and image.mode in ("RGB", "L") and empty is not np.empty:
+    elif name == "JPEG" and image.mode in ("RGB", "L") and in_place:
         picture = Picture(_jpeg_pixels(data, image, empty), **_metadata(image.info))
     else:
         picture = picture_from_pil(image)

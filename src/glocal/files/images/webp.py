@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.files.images.picture import Picture, split_alpha
+from glocal.files.images.picture import Empty, Picture, split_alpha
 from glocal.files.reading import CUT_SHORT, Unreadable
 
 _EXIF_PREFIX = b"Exif\0\0"
@@ -43,8 +43,21 @@ def is_lossless(data: bytes) -> bool:
     return next((kind == b"VP8L" for kind, _ in chunks(data) if kind in (b"VP8L", b"VP8 ")), False)
 
 
-def decode(data: bytes) -> Picture:
-    """Read a file with one picture by libwebp alone, without Pillow's limit.
+def is_animation(data: bytes) -> bool:
+    """Whether there is more than one picture."""
+    return any(kind == b"ANIM" for kind, _ in chunks(data))
+
+
+def has_alpha(data: bytes) -> bool:
+    """Whether the header declares an alpha channel."""
+    kind, body = next(chunks(data), (b"", b""))
+    if kind == b"VP8X":
+        return bool(body[:1] and body[0] & 0x10)
+    return kind == b"VP8L" and len(body) >= 5 and bool(body[4] & 0x10)
+
+
+def decode(data: bytes, empty: Empty = np.empty) -> Picture:
+    """Read a file with one picture by libwebp alone, without Pillow's limit, into an array that `empty` makes.
 
     Raises
     ------
@@ -53,12 +66,13 @@ def decode(data: bytes) -> Picture:
     """
     import imagecodecs
 
-    found = dict(chunks(data))
-    if b"ANIM" in found:
+    if is_animation(data):
         raise Unreadable("an animation of this size is not supported", "Save its first picture as a separate file")
     if int.from_bytes(data[4:8], "little") + 8 > len(data):
         raise Unreadable(CUT_SHORT)
-    pixels, alpha = split_alpha(np.ascontiguousarray(imagecodecs.webp_decode(data)))
+    out = empty((*size_of(data), 4 if has_alpha(data) else 3), np.uint8)
+    imagecodecs.webp_decode(data, out=out)
+    pixels, alpha = split_alpha(out, empty)
     return Picture(pixels, alpha, **metadata(data))
 
 
