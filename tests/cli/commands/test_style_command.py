@@ -296,7 +296,7 @@ def test_a_painting_of_one_colour(folder, capsys):
 def test_the_number_of_threads_and_jobs_does_not_change_a_byte(folder):
     """torch's sums depend on how many threads it has, so that a batch with --jobs gave other pictures."""
     before = torch.get_num_threads()
-    command = ["style", "photo.png", "painting.png", "--size", "64", "--quiet"]
+    command = ["style", "photo.png", "painting.png", "--size", "48", "--quiet"]
     networks = ["--preset", "painterly", "--iterations", "8"]
     try:
         for threads in (1, 3):
