@@ -41,8 +41,12 @@ demo: $(VENV)/run
 	$(BIN)/python examples/demo.py -o out --size 448
 	@echo "== see out/style.png and out/style_side_by_side.png"
 
-studio: $(VENV)/run
+$(VENV)/studio: $(VENV)/run
+	@echo "== installing what the page needs"
 	$(PIP) install -e ".[studio]"
+	@touch $@
+
+studio: $(VENV)/studio
 	$(BIN)/glocal studio
 
 # The tests of the page need a Chromium. It is installed where that is allowed; else those tests say that they were left out.

@@ -159,10 +159,23 @@ def cluster(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def studio(rows: list[dict[str, Any]]) -> list[str]:
+    """One row for each measure: seconds, processor seconds, and for many jobs the memory before and after."""
+    lines = ["| work | seconds | processor seconds |", "|---|---|---|"]
+    lines += [f"| {row['work']} | {row['seconds']:.2f} | {row['cpu']:.2f} |" for row in rows if "cpu" in row]
+    for row in rows:
+        if row["kind"] == "jobs":
+            before, after = (f"{row[when] / 2**20:.0f} MiB" for when in ("before", "after"))
+            lines += ["", f"{row['work']}: {before} before, {after} after, all processes of the studio together."]
+    return lines
+
+
 def table(kept: dict[str, Any]) -> str:
     """Format the results of one benchmark as Markdown, wins and losses alike."""
     if kept["benchmark"] == "cluster":
         return "\n".join(cluster(kept["rows"]) + _machine(kept["machine"]))
+    if kept["benchmark"] == "studio":
+        return "\n".join(studio(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
     if kept["benchmark"] == "voice_graph":

@@ -92,6 +92,11 @@ def test_another_page_is_refused_even_with_the_cookie(guard, origin):
         ("GET", "/gradio_api/proxy=http://example.com"),
         ("GET", "/gradio_api/file=http://example.com/a.png"),
         ("GET", "/gradio_api/file/etc/passwd"),
+        ("GET", "/static/../../../../etc/passwd"),
+        ("GET", "/assets//etc/passwd"),
+        ("GET", "/svelte/../../../etc/passwd"),
+        ("GET", "/file=/etc/passwd"),
+        ("GET", "/custom_component/a/client/component/../../../etc/passwd"),
         ("POST", "/gradio_api/vibe-edit"),
         ("POST", "/gradio_api/component_server"),
         ("GET", "/gradio_api/openapi.json"),
@@ -170,7 +175,8 @@ def test_the_real_page_is_closed_without_the_token_and_answers_with_it(studio, c
     connection.request("GET", "/config")
     assert connection.getresponse().status == 403
     assert client("GET", "/config")[0] == 200
-    assert client("GET", "/gradio_api/file=/etc/passwd")[0] == 404
+    for path in ("/gradio_api/file=/etc/passwd", "/static/%2e%2e/%2e%2e/etc/passwd", "/assets/..%2f..%2fetc/passwd"):
+        assert client("GET", path)[0] == 404
 
 
 @pytest.mark.parametrize("form", ["{}", "/proc/self/root{}", "/tmp/../{}", "file://{}", "http://127.0.0.1:1{}"])

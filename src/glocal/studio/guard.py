@@ -135,7 +135,8 @@ class Guard:
                     return self._is_served(path.removeprefix(_FILE))
                 return rest in _API_READ or rest.startswith(_API_READ_BELOW)
             return method == "POST" and rest in _API_WRITE
-        return method in ("GET", "HEAD") and (path in _READ or path.startswith(_READ_BELOW))
+        below = path.startswith(_READ_BELOW) and ".." not in path and "//" not in path
+        return method in ("GET", "HEAD") and (path in _READ or below)
 
     def _is_served(self, name: str) -> bool:
         """Whether a file lies in the workspace, after all links were followed."""
