@@ -76,6 +76,15 @@ def test_a_process_that_dies_is_reported(function, arguments, text):
     worker.kill()
 
 
+def test_a_system_that_starts_no_process_is_reported(monkeypatch):
+    def start(self):
+        raise EOFError("unexpected EOF")
+
+    monkeypatch.setattr("multiprocessing.process.BaseProcess.start", start)
+    with pytest.raises(WorkError, match=r"no process could be started for the work. Close other programs"):
+        Worker()
+
+
 def test_kill_ends_work_that_does_not_listen():
     worker = Worker()
     worker.begin(work.deaf)

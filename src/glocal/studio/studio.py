@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from glocal.errors import InputError
+from glocal.errors import GlocalError, InputError
 from glocal.studio.job_queue import JobQueue, Ticket
 from glocal.studio.orders import Made
 from glocal.studio.worker import Worker
@@ -75,7 +75,7 @@ class Studio:
 
     def warm(self) -> None:
         """Start the quick process, so that the first upload and the first job need not wait for imports."""
-        with self._lock:
+        with self._lock, contextlib.suppress(GlocalError):  # the first use says it
             if self._quick is None:
                 self._quick = Worker(MODULES)
         self.place.note(multiprocessing.util.get_temp_dir())  # where the server of the workers has its socket

@@ -118,6 +118,11 @@ class Worker:
     ----------
     modules : sequence of str
         What to import at once, so that the work begins without delay. The first worker waits for it.
+
+    Raises
+    ------
+    WorkError
+        The system starts no process.
     """
 
     def __init__(self, modules: Sequence[str] = ()) -> None:
@@ -128,7 +133,11 @@ class Worker:
             context.set_forkserver_preload(list(modules))
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, tuple(modules)), daemon=True)
-        self._process.start()
+        try:
+            self._process.start()
+        except (EOFError, OSError) as error:
+            message = "studio: no process could be started for the work. Close other programs, then try again."
+            raise WorkError(message) from error
         theirs.close()
 
     @property
