@@ -38,7 +38,7 @@ def scheduler(tmp_path):
     )
     yield file, first
     for process in (second, first):
-        process.terminate()
+        process.kill()  # a worker that is asked to end waits for its scheduler, which may be gone; its child ends with it
         process.wait(30)
 
 
