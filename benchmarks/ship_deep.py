@@ -38,7 +38,7 @@ def main() -> None:
         "seconds": round(sum(part["seconds"] for one in logs for part in one["history"]), 1),
         "device": log["history"][-1]["device"],
         "validation_psnr_before_after" if options.model == "photo" else "validation_psnr_15_25_50": validation,
-        "seed": 0,
+        "seed": [one.get("seed", 0) for one in logs],
     }
     path = save_deep(network(options.run / "averaged.npz"), options.name, options.folder, info=info)
     print(path, f"{path.stat().st_size / 1e6:.2f} MB", validation)

@@ -106,7 +106,13 @@ def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
     training.run(steps, told=told)
     scores["end"] = validate(training, stuff.checks)
     np.savez(options.out / "averaged.npz", **{name: t.half().numpy() for name, t in training.averaged().items()})
-    log = {"history": training.history, "validation": scores, "losses": losses, "photos": stuff.pictures}
+    log = {
+        "history": training.history,
+        "validation": scores,
+        "losses": losses,
+        "photos": stuff.pictures,
+        "seed": options.seed,
+    }
     (options.out / "log.json").write_text(json.dumps(log, indent=1) + "\n")
     print("end", training.done, scores["end"], f"{time.perf_counter() - started:.1f} s in all", flush=True)
 
