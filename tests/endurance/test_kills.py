@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import soundfile
 from endurance_scale import scaled
+from safetensors.numpy import load_file
 
 import glocal
 from glocal.files.images.picture import Picture
@@ -132,6 +133,58 @@ def test_kills_at_any_moment_lose_nothing(tmp_path, inputs, name):
         assert sums(folder / "out") == wanted
         hidden = [path.name for path in (folder / "out").iterdir() if path.name.startswith(".")]
         assert not hidden, hidden
+
+
+TRAININGS = {
+    "image": ["photos", "--recipe", "nonlocal", "--epochs", "12", "--test", "1", "--validation", "1"],
+    "speech": ["../voices", "--model", "local", "--steps", "300", "--every", "20"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAININGS)
+def test_a_killed_training_ends_with_the_same_weights(tmp_path, inputs, name):
+    """The same command continues it, whenever it was killed: 40 kills for each training."""
+    (tmp_path / "voices").mkdir()
+    rows = [f"{i}.wav,{split},0" for i, split in enumerate(["train", "train", "val", "test"])]
+    for i in range(4):
+        soundfile.write(tmp_path / f"voices/{i}.wav", np.random.default_rng(i).normal(0, 0.1, 20_000), 16000)
+    (tmp_path / "voices" / "clips.csv").write_text("\n".join(["file,split,start", *rows]) + "\n")
+
+    def start(folder):
+        command = [sys.executable, "-m", "glocal", "train", name, *TRAININGS[name], "-o", "out/run", "--quiet"]
+        return subprocess.Popen(command, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, text=True)  # fmt: skip
+
+    def trained(folder):
+        return load_file(folder / "out/run" / f"{name}-{TRAININGS[name][2]}.safetensors")
+
+    link(inputs, tmp_path / "calm")
+    began = time.monotonic()
+    process = start(tmp_path / "calm")
+    said = process.communicate()[1]
+    assert process.returncode == 0, said
+    seconds, wanted = time.monotonic() - began, trained(tmp_path / "calm")
+    rng, kills, rounds = random.Random(name), 0, 0
+    while kills < scaled(40):
+        folder = tmp_path / f"round {rounds}"
+        rounds += 1
+        link(inputs, folder)
+        for _ in range(ROUND):
+            process = start(folder)
+            time.sleep(rng.uniform(0.3, 1.0) * seconds)
+            if process.poll() is not None:
+                break
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+            process.communicate()
+        process.communicate()
+        process = start(folder)
+        said = process.communicate()[1]
+        assert process.returncode == 0, said
+        found = trained(folder)
+        assert found.keys() == wanted.keys()
+        assert all(np.array_equal(found[key], wanted[key]) for key in wanted), f"after {kills} kills"
 
 
 def wait_for_none(group):
