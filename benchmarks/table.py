@@ -161,12 +161,13 @@ def cluster(rows: list[dict[str, Any]]) -> list[str]:
 
 def studio(rows: list[dict[str, Any]]) -> list[str]:
     """One row for each measure: seconds, processor seconds, and for many jobs the memory before and after."""
-    lines = ["| work | seconds | processor seconds |", "|---|---|---|"]
-    lines += [f"| {row['work']} | {row['seconds']:.2f} | {row['cpu']:.2f} |" for row in rows if "cpu" in row]
+    lines = [f"| {row['work']} | {row['seconds']:.2f} | {row['cpu']:.2f} |" for row in rows if "cpu" in row]
+    if lines:
+        lines = ["| work | seconds | processor seconds |", "|---|---|---|", *lines, ""]
     for row in rows:
         if row["kind"] == "jobs":
             before, after = (f"{row[when] / 2**20:.0f} MiB" for when in ("before", "after"))
-            lines += ["", f"{row['work']}: {before} before, {after} after, all processes of the studio together."]
+            lines += [f"{row['work']}: {before} before, {after} after, all processes of the studio together."]
     return lines
 
 
