@@ -12,12 +12,12 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from glocal.errors import ArgumentError
-from glocal.files.images.formats import SUFFIXES, coding_memory, decoding_memory, format_of_name
+from glocal.files.images.formats import SUFFIXES, decoding_memory, format_of_name
 from glocal.jobs.inputs import Cost, Header, Inputs, said
 from glocal.options import Options, option
 
@@ -88,7 +88,8 @@ class Job(ABC):
 
     def smaller(self, header: Header, memory: int) -> str:
         """Say what a user can do if the work does not fit into this memory."""
-        if header.decoding > coding_memory(header.pixels):
+        in_parts = self.cost(replace(header, decoding=0)).least
+        if header.decoding and in_parts is not None and in_parts <= memory:
             return "a JPEG, PNG or TIFF file, which is decoded in parts,"
         return self.cost(header).smaller
 

@@ -72,6 +72,7 @@ def test_what_decoders_keep_in_memory_is_counted(tmp_path, name, each):
                 MemoryLimitError, match=r"needs 1\.[0-9] GiB, .* Use a JPEG, PNG or TIFF file, which is"
             ):
                 check_memory(needs, task)
+            assert "JPEG" not in job.smaller(large, 1 << 20)  # another file would not fit either
         elif isinstance(job, DenoiseJob):
             check_memory(needs, replace(task, memory=1200 << 20))
 
