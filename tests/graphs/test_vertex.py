@@ -35,6 +35,15 @@ def test_a_row_is_the_row_of_the_graph(x, options):
         torch.testing.assert_close(distances, graph.distances[vertex], rtol=1e-5, atol=1e-5)
 
 
+def test_flat_patches_with_the_mean_of_the_picture_tie():
+    noise = 100 * signal((256, 64, 3))
+    x = torch.cat([noise, 100 - noise, torch.full((256, 128, 3), 50.0)], 1)  # its mean is 50, as in its flat half
+    vertex = 100 * 256 + 200
+    neighbors, distances = nearest_patches(x, vertex, k=9, patch=3)
+    assert neighbors.tolist() == [vertex, *range(129, 137)]  # itself, then ties by index
+    assert not distances.any()
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -164,10 +164,12 @@ def _good_length(length: int) -> int:
 
 
 def _box_sums(values: Tensor, size: tuple[int, int]) -> Tensor:
-    """Return the sum over each box of a size that fits into (h, w)."""
-    sums = torch.nn.functional.pad(values.cumsum(0).cumsum(1), (1, 0, 1, 0))
+    """Return the sum over each box of a size that fits into (h, w).
+
+    Differences of cumulative sums would be faster, but they round as the whole picture does, and a flat box would not be flat.
+    """
     tall, wide = size
-    return sums[tall:, wide:] - sums[:-tall, wide:] - sums[tall:, :-wide] + sums[:-tall, :-wide]
+    return values.unfold(0, tall, 1).sum(-1).unfold(1, wide, 1).sum(-1)
 
 
 def _check(n: int, vertex: int, k: int, coords: float, radius: int | None) -> None:
