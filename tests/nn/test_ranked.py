@@ -97,6 +97,14 @@ def test_blocks_are_homogeneous() -> None:
         torch.testing.assert_close(block(3 * x, *more), 3 * block(x, *more))
 
 
+def test_autocast_keeps_the_precision_of_what_blocks_add_to() -> None:
+    """Otherwise a network of many blocks rounds its signal to bfloat16 in each of them."""
+    x = torch.rand(1, 4, 6, 6)
+    with torch.autocast("cpu", torch.bfloat16):
+        for y in (ResidualBlock(4)(x), GraphResidualBlock(4, 3)(x, *window_graph(torch.rand(6, 6, 2), radius=2, k=3))):
+            assert y.dtype == torch.float32
+
+
 def test_down_and_up_change_the_size_by_two() -> None:
     assert Upsample(4, 2)(Downsample(2, 4)(torch.zeros(1, 2, 6, 8))).shape == (1, 2, 6, 8)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glocal.errors import ArgumentError
 from glocal.graph import Graph
 from glocal.kernels import window_ops
-from glocal.nn.residual import Device, conv3x3, start_residual
+from glocal.nn.residual import Device, added, conv3x3, start_residual
 
 
 class RankedGraphConv(nn.Module):
@@ -148,5 +148,4 @@ class GraphResidualBlock(nn.Module):
         b, c, h, w = x.shape
         rows = x.permute(0, 2, 3, 1).reshape(-1, c)
         similar = self.similar(rows, graph, similarities).view(b, h, w, c).permute(0, 3, 1, 2)
-        found: Tensor = self.second(self.first(x).add_(similar).relu_())
-        return found.add_(x)
+        return added(x, self.second(self.first(x).add_(similar).relu_()))

@@ -50,8 +50,7 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the output of the two convolutions to x."""
-        found: Tensor = self.second(self.first(x).relu_())
-        return found.add_(x)
+        return added(x, self.second(self.first(x).relu_()))
 
 
 class Downsample(nn.Conv2d):
@@ -90,6 +89,11 @@ class Upsample(nn.ConvTranspose2d):
         """Draw new filters that keep the variance of the signal."""
         super().reset_parameters()  # its draws are part of what a seed gives
         nn.init.normal_(self.weight, std=self.in_channels**-0.5)
+
+
+def added(x: Tensor, change: Tensor) -> Tensor:
+    """Return `x + change`, in the memory of `change` if it has the dtype of x; under autocast it may be less precise."""
+    return change.add_(x) if change.dtype == x.dtype else x + change
 
 
 def start_residual(first: nn.Conv2d, second: nn.Conv2d) -> None:
