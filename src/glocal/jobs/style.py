@@ -38,8 +38,12 @@ class StyleJob(Job):
     announced: ClassVar[bool] = True
 
     def check(self, count: int) -> None:
-        """Refuse as other jobs do, and weights that do not fit the paintings."""
+        """Refuse as other jobs do, and a checkpoint or weights that do not fit the preset or the paintings."""
         super().check(count)
+        if self.files.resume and self.options.method == "patches":
+            raise ArgumentError(
+                "--resume: the preset patches has no checkpoints. Leave it out, or choose another preset."
+            )
         weights, paintings = self.files.weights, len(self.others)
         if weights is not None and len(weights) != paintings:
             raise ArgumentError(

@@ -134,7 +134,12 @@ BAD = {
     "black mask": (["photo.png", "painting.png", "--mask", "black.png"], 3, "`mask` is black"),
     "bad strength": (["photo.png", "painting.png", "--strength", "2"], 2, "`strength` (=2.0) must be a number from 0"),
     "bad size": (["photo.png", "painting.png", "--size", "big"], 2, "`size` (='big') must be a whole number"),
-    "no checkpoint": (["photo.png", "painting.png", "--resume"], 3, "read checkpoint (out.png.checkpoint): there is"),
+    "no checkpoint": (
+        ["photo.png", "painting.png", "--preset", "paper", "--resume"],
+        3,
+        "read checkpoint (out.png.checkpoint): there is",
+    ),
+    "never a checkpoint": (["photo.png", "painting.png", "--resume"], 2, "--resume: the preset patches has no"),
     "no memory": (["photo.png", "painting.png", "--max-memory", "100M"], 5, "a smaller --size or a larger"),
 }
 

@@ -119,11 +119,12 @@ class StyleTab(JobTab):
         return super().begun(orders) | off
 
     def finished(self, made: Made) -> Updates:
-        """Show a result; one that was stopped can go on."""
+        """Show a result. One that was stopped can go on, if its preset has checkpoints."""
+        options = made.order.job.options
         return super().finished(made) | {
             self.compare: _pair(made),
-            self.strength: gr.update(value=made.order.job.options.strength, interactive=True),
-            self.go_on: gr.update(interactive=made.stopped),
+            self.strength: gr.update(value=options.strength, interactive=True),
+            self.go_on: gr.update(interactive=made.stopped and options.method == "networks"),
             self.live: "",
         }
 
