@@ -91,7 +91,7 @@ def test_the_search_finds_the_piece_and_its_price_moves_it(source):
 def test_rows_with_a_price_give_the_same_search(source):
     """A GPU compares rows of a matrix, the CPU patches of two pictures."""
     wanted, price = noise(13, 15, 3, seed=5) * 100, noise(20, 24, seed=6) * 4000
-    mine, theirs = pieces._priced(wanted, source, 2, price)
+    mine, theirs = pieces.priced_rows(wanted, source, 2, price)
     rows = knn_graph(mine, source=theirs, k=8).neighbors.long()
     assert torch.equal(rows, pieces.search(wanted, source, 2, price))
     free = knn_graph(mine, source=torch.cat([source.rows, torch.zeros(480, 1)], 1), k=8).neighbors.long()

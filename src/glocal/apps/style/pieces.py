@@ -109,7 +109,7 @@ def search(wanted: Tensor, source: Source, stride: int, price: Tensor) -> Tensor
     """
     k = min(_CANDIDATES, len(source.rows))
     if wanted.is_cuda:
-        mine, theirs = _priced(wanted, source, stride, price)
+        mine, theirs = priced_rows(wanted, source, stride, price)
         return knn_graph(mine, source=theirs, k=k).neighbors.long()
     extra = price.sqrt().unsqueeze(-1) / source.patch
     pictures = [torch.cat([wanted * source.channels, torch.zeros_like(wanted[..., :1])], -1)]
@@ -118,7 +118,7 @@ def search(wanted: Tensor, source: Source, stride: int, price: Tensor) -> Tensor
     return graph.neighbors.long()
 
 
-def _priced(wanted: Tensor, source: Source, stride: int, price: Tensor) -> tuple[Tensor, Tensor]:
+def priced_rows(wanted: Tensor, source: Source, stride: int, price: Tensor) -> tuple[Tensor, Tensor]:
     """Return the patches of the picture and of the painting as rows, with the root of the price as one more column."""
     mine = patches(wanted * source.channels, source.patch, stride)
     mean = avg_pool2d(_reflected(price.unsqueeze(-1), source.patch // 2), source.patch, 1).reshape(-1, 1)
