@@ -88,9 +88,8 @@ def guarded_page(studio: Studio, *, host: str, port: int, password: str | None =
     # Read when gradio is imported: no word to anybody, and every file in our own folder.
     os.environ |= {
         "GRADIO_ANALYTICS_ENABLED": "False",
-        "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(
-            10**9
-        ),  # else each event makes statistics with pandas, which nobody sees
+        # Otherwise each event makes statistics with pandas, which nobody sees.
+        "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(10**9),
         "GRADIO_ANALYTICS_MAX_EVENTS": "1",
         "GRADIO_TEMP_DIR": str(studio.place.served),
         "GRADIO_EXAMPLES_CACHE": str(studio.place.served),
