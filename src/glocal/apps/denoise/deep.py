@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glocal.errors import ArgumentError
 from glocal.graphs.window import window_graph
 from glocal.nn.ranked import GraphResidualBlock
-from glocal.nn.residual import Downsample, ResidualBlock, Upsample, conv3x3
+from glocal.nn.residual import Downsample, ResidualBlock, Upsample, added, conv3x3
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ class DeepDenoiser(nn.Module):
         x = torch.cat([noisy, level], 1).to(self.head.weight.dtype, memory_format=torch.channels_last)
         at_full = self.full_in(self.head(x).to(self.tail.weight.dtype))
         at_half = self.half_in(self.down_half(at_full))
-        x = self.up_half(self.quarter(self.down_quarter(at_half))).add_(at_half)
+        x = added(at_half, self.up_half(self.quarter(self.down_quarter(at_half))))
         x = self.half_out(self._graph_blocks(x))
-        x = self.full_out(self.up_full(x).add_(at_full))
+        x = self.full_out(added(at_full, self.up_full(x)))
         return noisy + self.tail(x).to(noisy.dtype)
 
     def in_bfloat16(self) -> DeepDenoiser:
