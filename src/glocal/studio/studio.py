@@ -78,7 +78,8 @@ class Studio:
         with self._lock, contextlib.suppress(GlocalError):  # the first use says it
             if self._quick is None:
                 self._quick = Worker(MODULES)
-        self.place.note(multiprocessing.util.get_temp_dir())  # where the server of the workers has its socket
+        with contextlib.suppress(OSError):  # the studio may have ended meanwhile, and its folder with it
+            self.place.note(multiprocessing.util.get_temp_dir())  # where the server of the workers has its socket
 
     def uploaded(self, path: str | os.PathLike[str]) -> Path:
         """Return the path of an upload after checking that it is one, and not too large.
