@@ -3,7 +3,7 @@
     python benchmarks/train_controls.py photos.npz OUT.json --steps 2000 --seeds 0 1 --score Set12 BSD68
 
 The arms are: `learned` (the network draws its graph), `fixed` (eight vertices around each vertex, two steps away), `random` (drawn from
-the window anew in every step, and again for each test picture) and `clean` (the graph that the network would draw in the clean
+the window in every step, and again for each test picture) and `clean` (the graph that the network would draw in the clean
 picture: a bound, because nobody has that picture). In all arms the neighbours are ordered by the similarity of the noisy features.
 """
 

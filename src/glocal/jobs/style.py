@@ -32,9 +32,7 @@ class StyleJob(Job):
     Options: ClassVar[Any] = StyleOptions
     Files: ClassVar[Any] = StyleFiles
     shared: ClassVar[str] = "painting"
-    whole: ClassVar[str] = (
-        "each iteration compares the statistics of the whole picture with the painting's, so tiles would have seams"
-    )
+    whole: ClassVar[str] = "each step compares the whole picture with the painting, so tiles would have seams"
     announced: ClassVar[bool] = True
 
     def check(self, count: int) -> None:
