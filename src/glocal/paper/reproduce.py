@@ -64,7 +64,7 @@ def reproduce(
     sections, done = [], 0.0
     for part in parts:
         share = _SHARES[part] / total
-        sections.append(_make(part, job.part(done, done + share)))
+        sections.append(make_section(part, job.part(done, done + share)))
         done += share
         job.progress(done)
     return write_report(folder, TITLE, [_lead(job)], sections, overwrite=options.overwrite)
@@ -78,8 +78,8 @@ def _check_data(effort: Effort, options: ReproduceOptions) -> None:
         speech_in(options.data)
 
 
-def _make(part: str, job: Job) -> Section:
-    """One section; its module is imported now, since each brings its own app."""
+def make_section(part: str, job: Job) -> Section:
+    """Make one section. Its module is imported only now, because each needs another app."""
     section: Section = importlib.import_module(f"glocal.paper.{_HOMES[part]}").section(job)
     return section
 

@@ -44,7 +44,7 @@ def test_parts_are_put_in_order():
 
 def test_a_missing_matplotlib_is_noticed_before_the_work(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)  # so that its import fails
-    monkeypatch.setattr("glocal.paper.reproduce._make", lambda *arguments: pytest.fail("the work began"))
+    monkeypatch.setattr("glocal.paper.reproduce.make_section", lambda *arguments: pytest.fail("the work began"))
     assert main.run(["reproduce", "-o", str(tmp_path / "r")]) == MissingDependencyError.exit_code
     said = capsys.readouterr().err
     assert "the plots need matplotlib, which cannot be imported (" in said
@@ -54,7 +54,7 @@ def test_a_missing_matplotlib_is_noticed_before_the_work(tmp_path, capsys, monke
 
 @pytest.mark.parametrize("command", [["reproduce"], ["train", "image", "."], ["train", "speech", "."]])
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_work(tmp_path, capsys, monkeypatch, command):
-    monkeypatch.setattr("glocal.paper.reproduce._make", lambda *arguments: pytest.fail("the work began"))
+    monkeypatch.setattr("glocal.paper.reproduce.make_section", lambda *arguments: pytest.fail("the work began"))
     (tmp_path / "file").write_text("")
     assert main.run([*command, "-o", str(tmp_path / "file" / "r")]) == OutputError.exit_code
     assert f"make folder ({tmp_path}/file/r): it is a file, or inside of one. Try: choose" in capsys.readouterr().err

@@ -38,9 +38,9 @@ def test_only_the_touched_tiles_are_read_and_few_are_kept(tmp_path, monkeypatch)
     monkeypatch.setattr("glocal.files.images.windows._CACHE", 2 * 64 * 64)
     pixels = TiffPixels(tmp_path / "a.tif")
     pixels[70:80, 10:20]
-    assert list(pixels._decoded) == [4]
+    assert list(pixels.decoded) == [4]
     pixels[:]
-    assert list(pixels._decoded) == [14, 15]
+    assert list(pixels.decoded) == [14, 15]
 
 
 def test_levels_of_a_pyramid_and_messages(tmp_path):

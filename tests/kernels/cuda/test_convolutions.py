@@ -91,12 +91,12 @@ def test_products_follow_the_precision_that_torch_is_told():
     before = torch.get_float32_matmul_precision()
     try:
         torch.set_float32_matmul_precision("high")
-        assert convolve._precision(torch.float32) == "tf32"
+        assert convolve.product_precision(torch.float32) == "tf32"
         torch.set_float32_matmul_precision("highest")
-        assert convolve._precision(torch.float32) == "tf32x3"
+        assert convolve.product_precision(torch.float32) == "tf32x3"
     finally:
         torch.set_float32_matmul_precision(before)
-    assert convolve._precision(torch.float64) == convolve._precision(torch.float16) == "ieee"
+    assert convolve.product_precision(torch.float64) == convolve.product_precision(torch.float16) == "ieee"
 
 
 def test_the_gradient_of_the_signal_in_pieces(monkeypatch):

@@ -55,7 +55,7 @@ class TiffPixels:
         import tifffile
 
         self._lock = threading.Lock()
-        self._decoded: OrderedDict[int, tuple[Array, tuple[int, ...]]] = OrderedDict()
+        self.decoded: OrderedDict[int, tuple[Array, tuple[int, ...]]] = OrderedDict()
         with reading("image", self.path):
             self._file = tifffile.TiffFile(self.path)
             levels = self._file.series[0].levels
@@ -104,9 +104,9 @@ class TiffPixels:
         ]
 
     def _segment(self, index: int) -> tuple[Array, tuple[int, ...]]:
-        if index in self._decoded:
-            self._decoded.move_to_end(index)
-            return self._decoded[index]
+        if index in self.decoded:
+            self.decoded.move_to_end(index)
+            return self.decoded[index]
         page = self._page
         if index >= len(page.dataoffsets):
             raise Unreadable(CUT_SHORT)
@@ -120,9 +120,9 @@ class TiffPixels:
         # Plane, depth, row, column, sample; the first counts planes that are stored one after the other.
         _, depth, row, column, sample = position
         place = (0, depth, row, column, position[0] if page.planarconfig == 2 else sample)
-        self._decoded[index] = array, place
-        while len(self._decoded) > 1 and sum(one.nbytes for one, _ in self._decoded.values()) > _CACHE:
-            self._decoded.popitem(last=False)
+        self.decoded[index] = array, place
+        while len(self.decoded) > 1 and sum(one.nbytes for one, _ in self.decoded.values()) > _CACHE:
+            self.decoded.popitem(last=False)
         return array, place
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ def graph_conv(
     """Compute `reference.graph_conv`: (b, n, m). Cost: O(b n d c m) time, no memory beyond the result."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, filters.shape[2]
     x, out, given = x.contiguous(), x.new_empty(b, n, m), (weights is not None, bias is not None)
-    launch, turned = _forward_plan(b, n, sources, d, c, m, given, x.dtype, _precision(x.dtype))
+    launch, turned = _forward_plan(b, n, sources, d, c, m, given, x.dtype, product_precision(x.dtype))
     filters = (filters.reshape(-1, m).t() if turned else filters).contiguous()
     w, shift = (x if t is None else t.contiguous() for t in (weights, bias))
     launch(x, neighbors, w, filters, shift, out)
@@ -81,7 +81,7 @@ def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tenso
     """Compute the gradient of the filters of `graph_conv` from that of its result, g (b, n, m): (d, c, m)."""
     (b, sources, c), (n, d), m = x.shape, neighbors.shape, g.shape[2]
     x, weighted = x.contiguous(), weights is not None
-    launch, turned, parts = _filters_plan(b, n, sources, d, c, m, weighted, x.dtype, _precision(x.dtype))
+    launch, turned, parts = _filters_plan(b, n, sources, d, c, m, weighted, x.dtype, product_precision(x.dtype))
     g = (g.reshape(-1, m).t() if turned else g).contiguous()
     out = x.new_empty(parts, d, c, m, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
     launch(x, neighbors, weights.contiguous() if weights is not None else x, g, out)
@@ -111,7 +111,7 @@ def _filters_plan(
 def patch_slopes(g: Tensor, filters: Tensor) -> Tensor:
     """Compute the gradient of the patches of `graph_conv`, before the weights: `g F'`, (b, n, d, c)."""
     (b, n, m), (d, c, _) = g.shape, filters.shape
-    precision = _precision(g.dtype)
+    precision = product_precision(g.dtype)
     if precision != "tf32x3":
         return (g.reshape(-1, m) @ filters.reshape(-1, m).t()).view(b, n, d, c)
     out = g.new_empty(b, n, d, c)
@@ -249,10 +249,11 @@ def _turned(dtype: torch.dtype, c: int) -> bool:
     return dtype == torch.float32 and c % 32 == 0
 
 
-def _precision(dtype: torch.dtype) -> str:
+def product_precision(dtype: torch.dtype) -> str:
+    """Return how the tensor cores multiply a dtype; for float32 it follows torch's own setting."""
     if dtype != torch.float32:
         return "ieee"
-    told = torch.backends.cuda.matmul
+    settings = torch.backends.cuda.matmul
     # Newer versions of torch have `fp32_precision`, and refuse to read the old switch once the new one was set.
-    short = told.fp32_precision == "tf32" if hasattr(told, "fp32_precision") else told.allow_tf32
+    short = settings.fp32_precision == "tf32" if hasattr(settings, "fp32_precision") else settings.allow_tf32
     return "tf32" if short else "tf32x3"
