@@ -88,11 +88,13 @@ def test_a_run_shows_its_picture_stops_and_goes_on_while_another_session_waits(v
     page.click("#style-stop")
     visitor.status("style", "Stopped; this is the best so far.")
     assert recipe_of(visitor.download("style-download", tmp_path))["stopped"] is True
+    shown = page.locator("#style-gallery .thumbnail-item").count()
     page.click("#style-go-on")
     page.wait_for_selector("#style-live img")
     page.click("#style-stop")
     visitor.status("style", "Stopped; this is the best so far.")
     _color_ends(other, tmp_path)
+    assert page.locator("#style-gallery .thumbnail-item").count() == shown  # in the place of what was stopped
     assert other.page.locator("#style-gallery .thumbnail-item").count() == 0
 
 

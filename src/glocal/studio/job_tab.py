@@ -274,7 +274,10 @@ class JobTab(ABC):
         if not isinstance(event.value, Made):
             return {self.status: status("Stopped.")}
         made: Made = event.value
-        session.made.setdefault(self.job.name, []).append(made)
+        results = session.made.setdefault(self.job.name, [])
+        if made.order.kept is not None:  # a run that went on replaces what it had when it was stopped
+            results[:] = [one for one in results if one.order.kept != made.order.kept]
+        results.append(made)
         return (
             self.finished(made)
             | {self.status: status(" ".join([*self.facts(made), *said]) or "Done.")}

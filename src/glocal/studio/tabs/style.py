@@ -154,7 +154,7 @@ class StyleTab(JobTab):
     async def _continue(self, request: gr.Request) -> AsyncIterator[Updates]:
         """Go on with a run that was stopped, from its checkpoint."""
         session = self.studio.session(request.session_hash)
-        made = session.made[self.job.name].pop(session.shown)
+        made = session.made[self.job.name][session.shown]
         job = replace(made.order.job, files=replace(made.order.job.files, resume=True))
         async for updates in self.follow(session, [replace(made.order, job=job)]):
             yield updates
