@@ -167,7 +167,9 @@ def studio(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         if row["kind"] == "jobs":
             before, after = (f"{row[when] / 2**20:.0f} MiB" for when in ("before", "after"))
-            lines += [f"{row['work']}: {before} before, {after} after, the processes of the studio and of the test together."]
+            lines += [
+                f"{row['work']}: {before} before, {after} after, the processes of the studio and of the test together."
+            ]
     return lines
 
 
