@@ -37,7 +37,8 @@ sys.stdout.write(f"{values[0]} {len(seen)} {seen[-1] if seen else None}\\n")
 
 def run(code, folder=None, *, limit=None, source=SOURCES.parent, **settings):
     """Run code in a fresh process; returns what it wrote to stdout and stderr."""
-    names = ("GLOCAL_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "PYTHONPATH")
+    names = ("GLOCAL_CACHE_DIR", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME", "PYTHONPATH",
+             "COVERAGE_PROCESS_CONFIG", "COVERAGE_PROCESS_START")  # fmt: skip
     env = {name: value for name, value in os.environ.items() if name not in names}
     env |= {"PYTHONPATH": str(source)} | ({"GLOCAL_CACHE_DIR": str(folder)} if folder else {}) | settings
     if limit is not None:
