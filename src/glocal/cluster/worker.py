@@ -103,6 +103,7 @@ def run_group(number: int, packed: bytes, setup: Setup) -> bytes:
             task = Task(Path(source), Path(target), memory, skip=setup.skip)
             rows.append(_row(place, _outcome(task, place, setup, journal)))
             journal.end(rows[-1])
+        journal.close()
         return pickle.dumps(rows)
 
 
@@ -174,13 +175,19 @@ def topic_of(journals: str) -> str:
 class Journal:
     """The starts and ends of the files of a group, one line each.
 
-    A start is written at once, together with the end of the file before it.
+    A start is written at once, together with the end of the file before it. `close` writes the last end, so that a
+    group whose result is lost on its way is not done again.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "0"
-    >>> Journal(path).start(3)
+    >>> journal = Journal(path)
+    >>> journal.start(3)
     >>> Journal(path).starts[3], Journal(path).ended
     (1, {})
+    >>> journal.end((3, "done", 0.5, {}, "", 0))
+    >>> journal.close()
+    >>> Journal(path).ended[3][1]
+    'done'
     """
 
     def __init__(self, path: Path) -> None:
@@ -208,9 +215,15 @@ class Journal:
         """Note how the work on a file ended."""
         self._last += f"{_encoded(row)}\n"
 
+    def close(self) -> None:
+        """Write the last end, and close the file."""
+        handle, self._handle = getattr(self, "_handle", None), None
+        if handle is not None:
+            os.write(handle, self._last.encode())
+            os.close(handle)
+
     def __del__(self) -> None:
-        if getattr(self, "_handle", None) is not None:
-            os.close(self._handle)  # type: ignore[arg-type]
+        self.close()
 
 
 def dask_setup(worker: Any) -> None:
