@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from glocal.errors import ArgumentError, InputError
-from glocal.training.loop import Draws, Stage, fit, read_log
+from glocal.training.draws import Draws
+from glocal.training.loop import Stage, fit, read_log
 
 
 class Slope(nn.Module):

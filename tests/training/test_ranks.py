@@ -21,7 +21,8 @@ from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import Architecture
 from glocal.cli import main
 from glocal.errors import ArgumentError
-from glocal.training.loop import Draws, Stage, fit, read_log
+from glocal.training.draws import Draws
+from glocal.training.loop import Stage, fit, read_log
 from glocal.training.ranks import Ranks, joined, local_device
 
 pytestmark = pytest.mark.xdist_group("ranks")  # what two processes leave is made once

@@ -21,7 +21,7 @@ from glocal.paper.job import Job
 from glocal.paper.results import figure_5, table_b3
 from glocal.paper.runs import Run, load_runs
 from glocal.paper.source import Number
-from glocal.training.loop import Draws
+from glocal.training.draws import Draws
 
 PUBLISHED = {"noisy": 0.85, "haar": 5.80, "local": 8.44, "nonlocal": 8.79, "gain": 0.35}
 RATE = 16000

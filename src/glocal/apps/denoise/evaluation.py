@@ -11,7 +11,7 @@ from torch import Tensor
 
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.graph import Graph
-from glocal.training.loop import Draws
+from glocal.training.draws import Draws
 from glocal.training.scores import psnr
 
 

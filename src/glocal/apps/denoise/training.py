@@ -19,7 +19,8 @@ from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, Wanted, chain
 from glocal.errors import InputError
 from glocal.machine import check_device
-from glocal.training.loop import Draws, Fitted, Stage, StepProgress, fit, same_options
+from glocal.training.draws import Draws
+from glocal.training.loop import Fitted, Stage, StepProgress, fit, same_options
 from glocal.training.ranks import ALONE, Ranks
 
 Report = Callable[[StepProgress], bool | None] | None

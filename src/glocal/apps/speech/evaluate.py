@@ -18,8 +18,8 @@ from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import SampleDenoiser, load_frames, load_samples
 from glocal.apps.speech.networks import KINDS, SIGMA, SampleNet
 from glocal.apps.speech.wiener import wiener
+from glocal.training.draws import Draws
 from glocal.training.haar import HaarChoice, haar_denoise, tune
-from glocal.training.loop import Draws
 from glocal.training.scores import Score, summarize, with_gain
 
 Samples = NDArray[np.float32]

@@ -18,7 +18,8 @@ from glocal.apps.speech.networks import SIGMA, SampleNet
 from glocal.apps.speech.options import SpeechTraining
 from glocal.apps.speech.stft import analysis_window, power_of, spectra
 from glocal.errors import InputError
-from glocal.training.loop import Draws, Fitted, Record, Stage, StepProgress, fit
+from glocal.training.draws import Draws
+from glocal.training.loop import Fitted, Record, Stage, StepProgress, fit
 
 STEPS = 4618  # one epoch of TIMIT
 DEFAULT_SHAPE = FrameShape()
