@@ -250,3 +250,11 @@ def test_a_gpu_has_estimates_of_its_own():
         assert 0 < small.seconds <= large.seconds < cost((750, 1024), [(470, 600)], style_options(preset, {})).seconds
     job = StyleJob(style_options("patches", {"device": "cuda"}))
     assert re.search(r"4 levels, \S+ MiB on the GPU", job.cost(Header((750, 1024), others=((470, 600),))).parts)
+
+
+def test_detail_comes_back_where_the_colours_are_right_already():
+    painting = noise(64, 64, 1).float().expand(64, 64, 3)
+    smooth = painting.reshape(-1, 3).sort(0).values.reshape(64, 64, 3)  # the same colours, without detail
+    new = finished(smooth, [painting], [1.0], (), torch.Generator().manual_seed(0))
+    before, after = (float(bands(picture, 1)[0][0].std()) for picture in (smooth, new))
+    assert after > 4 * before
