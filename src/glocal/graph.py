@@ -195,15 +195,15 @@ class Graph:
     def __repr__(self) -> str:
         if self.lattice is not None:
             times = "" if self.lattice.copies == 1 else f"{self.lattice.copies} times "
-            kinds = f"lattice {times}{'x'.join(str(n) for n in self.lattice.shape)}, {self.lattice.boundary}"
-            kinds += ", weighted" if self._has_own_weights() else ""
+            properties = f"lattice {times}{'x'.join(str(n) for n in self.lattice.shape)}, {self.lattice.boundary}"
+            properties += ", weighted" if self._has_own_weights() else ""
         else:
-            kinds = "weighted" if self.weights is not None else "no weights"
-        kinds += ", with distances" if self.distances is not None else ""
+            properties = "weighted" if self.weights is not None else "no weights"
+        properties += ", with distances" if self.distances is not None else ""
         size = sum(t.numel() * t.element_size() for _, t in self._named_tensors())
         ends = f"{self.num_vertices:,} vertices"
         ends += f" from {self.num_sources:,} sources" if self.num_sources != self.num_vertices else ""
-        return f"Graph({ends}, degree {self.degree}, {kinds}, {self.device}, {_human(size)})"
+        return f"Graph({ends}, degree {self.degree}, {properties}, {self.device}, {_human(size)})"
 
     def _has_own_weights(self) -> bool:
         """Whether there are weights other than those that the boundary "zero" implies."""

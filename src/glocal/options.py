@@ -155,15 +155,15 @@ def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) ->
         The value has another type or lies outside of the limits.
     """
     meta = field.metadata
-    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None and type(None) in kinds:
+    hints = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if value is None and type(None) in hints:
         return None
     if isinstance(value, str) and value in meta.get("words", ()):
         return value
     if "words" in meta:
-        kinds = tuple(kind for kind in kinds if kind is not str)  # only these
-    for kind in kinds:
-        found = _converted(kind, value)
+        hints = tuple(one for one in hints if one is not str)  # only these
+    for one in hints:
+        found = _converted(one, value)
         if found is not None and _within(meta, found):
             if "suffix" in meta and found not in meta["known"] and not found.endswith(meta["suffix"]):
                 message = (
@@ -172,49 +172,47 @@ def _checked(call: str, field: dataclasses.Field[Any], hint: Any, value: Any) ->
                 )
                 raise ArgumentError(message)
             return found
-    choices = [
-        choice for kind in kinds if typing.get_origin(kind) is typing.Literal for choice in typing.get_args(kind)
-    ]
+    choices = [choice for one in hints if typing.get_origin(one) is typing.Literal for choice in typing.get_args(one)]
     if choices and not isinstance(value, (list, tuple)):
         remedy = meta.get("remedy", f"Choose one of {', '.join(map(str, choices))}.")
         message = f"{call}: `{field.name}` (={value!r}) is unknown. {remedy}"
         raise ArgumentError(message)
-    must = meta.get("must", _must(kinds, meta))
+    must = meta.get("must", _must(hints, meta))
     remedy = meta.get("remedy", f"The default is {field.default}.")
     message = f"{call}: `{field.name}` (={value!r}) must {must}. {remedy}"
     raise ArgumentError(message)
 
 
-def _converted(kind: Any, value: Any) -> Any:
+def _converted(hint: Any, value: Any) -> Any:
     """Convert the value to this type, or return None if that is impossible."""
-    origin = typing.get_origin(kind)
+    origin = typing.get_origin(hint)
     if origin is typing.Literal:
         return (
-            value if any(value == choice and type(value) is type(choice) for choice in typing.get_args(kind)) else None
+            value if any(value == choice and type(value) is type(choice) for choice in typing.get_args(hint)) else None
         )
     if origin is tuple:
-        return _converted_tuple(typing.get_args(kind), value)
-    if kind is bool:
+        return _converted_tuple(typing.get_args(hint), value)
+    if hint is bool:
         return value if isinstance(value, bool) else None
-    if kind is int:
+    if hint is int:
         return int(value) if isinstance(value, numbers.Integral) and not isinstance(value, bool) else None
-    if kind is float:
+    if hint is float:
         real = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
         # A whole number stays one: messages and recipes show what the user wrote.
         return (int(value) if isinstance(value, numbers.Integral) else float(value)) if real else None
-    if kind is str:
+    if hint is str:
         return os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     return None
 
 
-def _converted_tuple(kinds: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
+def _converted_tuple(hints: tuple[Any, ...], value: Any) -> tuple[Any, ...] | None:
     if isinstance(value, str) or not isinstance(value, (list, tuple)):
         return None
-    if kinds[-1] is Ellipsis:
-        kinds = kinds[:1] * len(value)
-    if len(kinds) != len(value):
+    if hints[-1] is Ellipsis:
+        hints = hints[:1] * len(value)
+    if len(hints) != len(value):
         return None
-    parts = tuple(_converted(kind, part) for kind, part in zip(kinds, value, strict=True))
+    parts = tuple(_converted(hint, part) for hint, part in zip(hints, value, strict=True))
     return None if any(part is None for part in parts) else parts
 
 
@@ -229,15 +227,15 @@ def _within(meta: Mapping[str, Any], value: Any) -> bool:
     return "pattern" not in meta or (isinstance(value, str) and meta["pattern"].fullmatch(value) is not None)
 
 
-def _must(kinds: tuple[Any, ...], meta: Mapping[str, Any]) -> str:
+def _must(hints: tuple[Any, ...], meta: Mapping[str, Any]) -> str:
     """Describe in words what a value must be."""
-    if bool in kinds:
+    if bool in hints:
         return "be True or False"
-    if int in kinds or float in kinds:
-        text = "be a whole number" if float not in kinds else "be a number"
+    if int in hints or float in hints:
+        text = "be a whole number" if float not in hints else "be a number"
         text += limits(meta)
         return text + "".join(f", or {word!r}" for word in meta.get("words", ()))
-    if str in kinds:
+    if str in hints:
         return "be a text"
     return "be a list of values of the right type"
 
@@ -287,11 +285,10 @@ def takes_options(
             if parameter.name != "options":
                 (last if parameter.kind is parameter.KEYWORD_ONLY else first).append(parameter)
         for field, hint, default in fields:
-            kind = (
-                inspect.Parameter.POSITIONAL_OR_KEYWORD if field.name in positional else inspect.Parameter.KEYWORD_ONLY
-            )
-            parameter = inspect.Parameter(field.name, kind, default=default, annotation=hint)
-            (placed if field.name in positional else keyed).append(parameter)
+            by_place = field.name in positional
+            how = inspect.Parameter.POSITIONAL_OR_KEYWORD if by_place else inspect.Parameter.KEYWORD_ONLY
+            parameter = inspect.Parameter(field.name, how, default=default, annotation=hint)
+            (placed if by_place else keyed).append(parameter)
         whole = inspect.Parameter("options", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options | None)
         names = {field.name for field, _, _ in fields}
         signature = plain.replace(parameters=[*first, *placed, *keyed, whole, *last])

@@ -46,7 +46,7 @@ def test_float32_losses_at_the_same_points(side, monkeypatch):
     objectives, seen = [], []
     monkeypatch.setattr(style_reference, "plain_lbfgs", lambda total, x, n: (x, [objectives.append(total)]))
     plain_style_transfer(photo, painting, sides=[side], iterations=10, seed=3)
-    monkeypatch.setattr(fast, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(fast, "CALL_SECONDS", 0.0)
     chosen = style_options("paper", {"iterations": 10, "coarsest": side, "seed": 3})
     solve(Task(photo, (painting,)), chosen, lambda p: seen.append((p.image.view(-1, 3) / 100, p.loss)))
     assert len(seen) == 10

@@ -16,7 +16,7 @@ import typer
 
 from glocal.cli import main
 from glocal.cli.shell.batch import BatchOptions, run_batch
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.cluster.manifest import NAME, Manifest
 from glocal.errors import InputError
 from glocal.jobs.job import Cost
@@ -54,7 +54,7 @@ def estimate(task):
 
 def copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, run: RunOptions) -> None:
     """Copy files."""
-    run_batch("copy", images, work, estimate=estimate, suffixes={".txt"}, options=batch, report=Report(run))
+    run_batch("copy", images, work, estimate=estimate, suffixes={".txt"}, options=batch, console=Console(run))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import typer
 
 from glocal.cli import main
 from glocal.cli.shell.batch import BatchOptions, run_batch
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.files.images.formats import SUFFIXES
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image
@@ -47,7 +47,7 @@ def estimate(task):
 
 def copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, run: RunOptions) -> None:
     """Copy pictures."""
-    run_batch("copy", images, work, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+    run_batch("copy", images, work, estimate=estimate, suffixes=SUFFIXES, options=batch, console=Console(run))
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_the_bar_takes_names_as_they_are_and_fits_narrow_terminals(monkeypatch, 
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with Report().progress("[red]a[/red].png") as tell:
+    with Console().progress("[red]a[/red].png") as tell:
         tell(Progress(0.5, level=1, levels=3, iteration=5, iterations=9, loss=0.1, seconds_left=70))
         time.sleep(0.15)
     shown = capsys.readouterr().err

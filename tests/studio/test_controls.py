@@ -33,7 +33,7 @@ class Blur(Options):
 
 def test_the_type_and_the_limits_decide_the_control():
     found = controls_for(Blur, leave_out=("fast",))
-    assert {name: one.kind for name, one in found.items()} == {
+    assert {name: one.widget for name, one in found.items()} == {
         "radius": "slider", "share": "slider", "steps": "number", "floor": "text", "mode": "choice", "keep": "choices",
         "size": "text", "model": "choice",
     }  # fmt: skip

@@ -40,7 +40,7 @@ def test_jobs_run_one_after_the_other_in_their_order(queue):
     assert [queue.position(ticket) for ticket in (running, second, third)] == [0, 1, 2]
     assert not second.ended.is_set()
     queue.stop(running)
-    assert (ended(running).kind, ended(second).value, ended(third).value) == ("stopped", 4, 6)
+    assert (ended(running).name, ended(second).value, ended(third).value) == ("stopped", 4, 6)
 
 
 def test_a_waiting_job_is_stopped_before_it_begins_and_a_session_takes_all_its_jobs_along(queue):
@@ -48,29 +48,29 @@ def test_a_waiting_job_is_stopped_before_it_begins_and_a_session_takes_all_its_j
     waiting = queue.submit("a", work.doubled, 2, cost=SMALL)
     of_another = queue.submit("b", work.doubled, 3, cost=SMALL)
     queue.stop(waiting)
-    assert ended(waiting).kind == "stopped"
+    assert ended(waiting).name == "stopped"
     queue.stop_session("a")
-    assert (ended(running).kind, ended(of_another).value) == ("stopped", 6)
+    assert (ended(running).name, ended(of_another).value) == ("stopped", 6)
 
 
 def test_a_job_with_nothing_to_keep_is_ended_at_once_and_a_stubborn_one_by_the_second_stop(queue):
     ticket = queue.submit("a", work.deaf, cost=SMALL)
     shown(ticket)
     queue.stop(ticket)
-    assert ended(ticket).kind == "stopped"
+    assert ended(ticket).name == "stopped"
     ticket = queue.submit("a", work.stubborn, cost=SMALL)
     while not ticket.can_keep:
         time.sleep(0.01)
     queue.stop(ticket)
     assert not ticket.ended.wait(0.3)
     queue.stop(ticket)
-    assert ended(ticket).kind == "stopped"
+    assert ended(ticket).name == "stopped"
 
 
 def test_a_job_that_is_killed_fails_and_the_next_one_runs(queue):
     killed = queue.submit("a", work.die, work.KILLED, cost=SMALL)
     following = queue.submit("a", work.doubled, 2, cost=SMALL)
-    assert ended(killed).kind == "failed"
+    assert ended(killed).name == "failed"
     assert ended(following).value == 4
 
 
@@ -87,7 +87,7 @@ def test_memory_is_checked_before_a_job_waits_and_again_before_it_begins():
         free[0] = 50
         assert ended(first).value == "rested"
         end = ended(second)
-        assert end.kind == "failed"
+        assert end.name == "failed"
         assert "90" not in end.value
         assert "0.1 kB of memory, and 0.1 kB are free" in end.value
     finally:
@@ -102,4 +102,4 @@ def test_a_full_queue_refuses(queue, monkeypatch):
     with pytest.raises(ArgumentError, match="1 jobs wait already"):
         queue.submit("a", work.doubled, 2, cost=SMALL)
     queue.stop_session("a")
-    assert ended(running).kind == "stopped"
+    assert ended(running).name == "stopped"

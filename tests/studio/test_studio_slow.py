@@ -61,18 +61,18 @@ def test_fifty_jobs_of_ten_sessions_with_random_stops_are_none_of_them_lost(tmp_
                     stopped.add(number)
                     studio.queue.stop(tickets[number])
         ends = [ticket.events()[-1] for ticket in tickets]
-        assert {number for number, end in enumerate(ends) if end.kind == "stopped"} <= stopped
+        assert {number for number, end in enumerate(ends) if end.name == "stopped"} <= stopped
         for number, end in enumerate(ends):
             if number not in stopped:
                 assert isinstance(end.value, Made), end
                 assert end.value.file.is_file()
-        assert sum(end.kind == "done" for end in ends) >= 20
+        assert sum(end.name == "done" for end in ends) >= 20
         for number in range(10):
             studio.leave(f"session {number}")
         assert sorted(path.name for path in studio.place.served.iterdir()) == ["painting.png", "photo.png"]
         assert list(studio.place.private.iterdir()) == []
         after = memory()
-        done = sum(end.kind == "done" for end in ends)
+        done = sum(end.name == "done" for end in ends)
         stored(kind="jobs", work=f"{done} of 50 jobs done, {50 - done} stopped", before=before, after=after)
         assert after - before < 30 << 20
         assert len(below()) <= 3  # the quick worker, the server from which it was forked, and the resource tracker

@@ -19,7 +19,7 @@ def worker():
 
 def until_end(worker):
     events = []
-    while not events or events[-1].kind not in ENDS:
+    while not events or events[-1].name not in ENDS:
         event = worker.next_event(20)
         assert event is not None, events
         events.append(event)
@@ -29,8 +29,8 @@ def until_end(worker):
 def test_one_process_does_one_piece_of_work_after_the_other(worker):
     worker.begin(work.doubled, 4)
     message, end = until_end(worker)
-    assert (message.kind, message.value) == ("message", "doubling 4")
-    assert (end.kind, end.value) == ("done", 8)
+    assert (message.name, message.value) == ("message", "doubling 4")
+    assert (end.name, end.value) == ("done", 8)
     assert worker.call(work.doubled, 21) == 42
     assert worker.call(work.pid) == worker.pid
 
@@ -46,14 +46,14 @@ def test_work_shows_pictures_and_stops_when_asked(worker):
     kinds = []
     while "preview" not in kinds or "progress" not in kinds:
         event = worker.next_event(20)
-        kinds.append(event.kind)
-        if event.kind == "preview":
+        kinds.append(event.name)
+        if event.name == "preview":
             assert Image.open(io.BytesIO(event.value)).size == (256, 256)  # 8 x 8 pixels, enlarged
         else:
             assert (event.value.fraction, event.value.step, event.value.levels) == (0.25, "paint", 3)
     worker.stop()
     end = until_end(worker)[-1]
-    assert (end.kind, end.value) == ("stopped", "the best so far")
+    assert (end.name, end.value) == ("stopped", "the best so far")
     worker.stop()  # too late, and without effect on the next work
     assert worker.call(work.doubled, 5) == 10
 
@@ -88,6 +88,6 @@ def test_a_system_that_starts_no_process_is_reported(monkeypatch):
 def test_kill_ends_work_that_does_not_listen():
     worker = Worker()
     worker.begin(work.deaf)
-    assert worker.next_event(20).kind == "progress"
+    assert worker.next_event(20).name == "progress"
     worker.kill()
     assert not worker.alive  # though the work would take a minute

@@ -72,8 +72,8 @@ def agreement(photo: Tensor, painting: Tensor, sides: list[int], seeds: int) -> 
     for side in sides:
         small = resized(photo, (side, side)), resized(painting, (side, side))
         found = [differences(*small, seed) for seed in range(seeds)]
-        for kind, values in zip(gaps, zip(*found, strict=True), strict=True):
-            gaps[kind].append(max(values))
+        for side_name, values in zip(gaps, zip(*found, strict=True), strict=True):
+            gaps[side_name].append(max(values))
     return gaps
 
 
@@ -88,7 +88,7 @@ def differences(photo: Tensor, painting: Tensor, seed: int) -> tuple[float, floa
     return one, other
 
 
-def plain_losses(photo: Tensor, painting: Tensor, options: StyleOptions, kind: torch.dtype) -> list[float]:
+def plain_losses(photo: Tensor, painting: Tensor, options: StyleOptions, dtype: torch.dtype) -> list[float]:
     """Return the losses of one level by the plain version, for images (side, side, 3) in float32.
 
     It has the graphs and the random numbers of ours, so that nothing differs but what follows from them.
@@ -97,9 +97,9 @@ def plain_losses(photo: Tensor, painting: Tensor, options: StyleOptions, kind: t
     for name, image in (("photo", photo), ("painting", painting)):
         graph = photo_graph(image, options)
         assert graph.weights is not None
-        graphs[name, side] = graph.neighbors.long(), graph.weights.to(kind)
+        graphs[name, side] = graph.neighbors.long(), graph.weights.to(dtype)
     _, losses, _ = plain_style_transfer(
-        photo.to(kind), painting.to(kind), sides=[side], iterations=options.iterations, seed=options.seed,
+        photo.to(dtype), painting.to(dtype), sides=[side], iterations=options.iterations, seed=options.seed,
         graphs=graphs, drawn=torch.float32,
     )  # fmt: skip
     return losses[0]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import typer
 
 from glocal.cli.shell.lazy import LazyGroup, Table
-from glocal.jobs.failures import report_failure
+from glocal.jobs.failures import show_failure
 
 BENCHMARKS: Table = {
     "graph": ("glocal.cli.commands.bench:graph", "Exact neighbour search compared with cKDTree and FAISS."),
@@ -55,7 +55,7 @@ COMMANDS: Table = {
 
 _HELP = """Signals on graphs: stylise, recolour and denoise photos, denoise speech.
 
-Results go to stdout, messages and progress to stderr. `glocal COMMAND --help` explains a command; `glocal --version` tells the version.
+Results go to stdout, messages and progress to stderr. `glocal COMMAND --help` explains a command; `glocal --version` shows the version.
 """
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.flush()
     except OSError as error:
         # The reader of a pipe has ended, or the device is full. The rest must not be written again when Python ends.
-        code = code or report_failure(error, debug=False)
+        code = code or show_failure(error, debug=False)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -87,7 +87,7 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as leave:
         return 2 if bare else int(leave.exit_code)  # without a command nothing was done
     except (Exception, KeyboardInterrupt) as error:
-        return report_failure(error, debug=debug)
+        return show_failure(error, debug=debug)
     return 0
 
 

@@ -47,7 +47,7 @@ def run_picture(
     overwrite: bool,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Do a job for one large picture; returns what `--json` tells.
+    """Do a job for one large picture; returns what `--json` shows.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def run_picture(
     tiles = job.tiled(opened, overwrite=overwrite or skip)
     channels = opened.pixels.shape[2] + (opened.alpha is not None)
     shapes = level_shapes((*opened.pixels.shape[:2], channels), tile)
-    for line in tiles.told.get("lines", ()):
+    for line in tiles.shown.get("lines", ()):
         say(f"{source.name}: {line}")
     if state_of(store) is None:
         create_store(store, shapes[0], tiles.dtype, tile, state)
@@ -93,8 +93,8 @@ def run_picture(
         packet = xmp.with_recipe(None, to_json(recipe)) if job.output.metadata == "keep" else None
         write_pyramid(target, store, len(shapes), icc=opened.icc, xmp=packet, overwrite=overwrite)
         shutil.rmtree(store)
-    told = {key: value for key, value in tiles.told.items() if key != "lines"}
-    return {"state": "done", "levels": len(shapes), "size": list(shapes[0][:2]), **told}
+    shown = {key: value for key, value in tiles.shown.items() if key != "lines"}
+    return {"state": "done", "levels": len(shapes), "size": list(shapes[0][:2]), **shown}
 
 
 def _compute(

@@ -10,7 +10,7 @@ from glocal.cluster.options import ZARR
 from glocal.cluster.stores import ZarrPixels
 from glocal.errors import InputError
 from glocal.files.images.formats import SUFFIXES
-from glocal.files.images.kinds import LargeMask
+from glocal.files.images.image_like import LargeMask
 from glocal.files.images.windows import TiffPixels
 from glocal.files.reading import reading
 from glocal.jobs.tiles import Source

@@ -87,7 +87,7 @@ def run_group(number: int, packed: bytes, setup: Setup) -> bytes:
         stop = Path(setup.journals, STOP)
         files: Sequence[tuple[str, str]] = pickle.loads(packed)
         rows: list[Row] = []
-        told = looked = time.monotonic()
+        last_report = looked = time.monotonic()
         for place, (source, target) in enumerate(files):
             if place in journal.ended:
                 rows.append(journal.ended[place])
@@ -97,8 +97,8 @@ def run_group(number: int, packed: bytes, setup: Setup) -> bytes:
                 looked = now
                 if stop.exists():
                     break
-            if now - told > _TELL_SECONDS:
-                told = now
+            if now - last_report > _TELL_SECONDS:
+                last_report = now
                 _tell(setup, number, rows)
             task = Task(Path(source), Path(target), memory, skip=setup.skip)
             rows.append(_row(place, _outcome(task, place, setup, journal)))

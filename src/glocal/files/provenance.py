@@ -39,10 +39,10 @@ def build_recipe(
         The options dataclass of the app, or a mapping.
     inputs
         Files that were read, in the order of the command's arguments. Their names as they are given here and
-        their SHA-256 sums are recorded; a relative name tells nothing about the machine. A pair (name, sum) is for a
+        their SHA-256 sums are recorded; a relative name says nothing about the machine. A pair (name, sum) is for a
         file whose sum is known from reading it.
     arguments
-        More that belongs to the call, such as flags of the output. `positional`, a list of names, tells
+        More that belongs to the call, such as flags of the output. `positional`, a list of names, shows
         `glocal replay` which of the inputs are arguments of the command if not all of them are.
     seed
         The seed, if the options do not hold it.

@@ -13,7 +13,7 @@ import numpy as np
 
 from glocal.files.audio.formats import AudioInfo
 from glocal.files.images.colors import from_srgb
-from glocal.files.images.kinds import ImageLike, Layout, as_given
+from glocal.files.images.image_like import ImageLike, Layout, as_given
 from glocal.files.images.picture import Array, Picture, to_depth
 
 if TYPE_CHECKING:

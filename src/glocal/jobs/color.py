@@ -80,9 +80,9 @@ class ColorJob(Job):
 
         whole: Any = {"alpha": source.alpha, "icc": source.icc, "mask": source.mask}
         look, notes = look_for(source.pixels, self.others, self.options, map=self.files.map, **whole)
-        told = save_maps(look, self.files, lambda: sample_of(source.pixels, **whole)[0], overwrite=overwrite)
-        told |= {"notes": list(notes), "lines": [*notes, *told.get("lines", ())]}
-        return ColorPlan(look, source.icc, self.output.depth, source.mask), told
+        shown = save_maps(look, self.files, lambda: sample_of(source.pixels, **whole)[0], overwrite=overwrite)
+        shown |= {"notes": list(notes), "lines": [*notes, *shown.get("lines", ())]}
+        return ColorPlan(look, source.icc, self.output.depth, source.mask), shown
 
     def tell(self, result: Recolored, inputs: Inputs) -> dict[str, Any]:
         """Write the further outputs."""
@@ -95,13 +95,13 @@ class ColorJob(Job):
             photo, scratch = result.original, inputs.scratch
             return torch.from_numpy(to_srgb(photo) if scratch is None else srgb_in(scratch, photo))
 
-        told = save_maps(result.mapping, self.files, colors, overwrite=inputs.overwrite)
+        shown = save_maps(result.mapping, self.files, colors, overwrite=inputs.overwrite)
         if self.files.palette_out:
             self._draw(result, inputs)
-            told["palettes"] = self.files.palette_out
+            shown["palettes"] = self.files.palette_out
         if result.losses:
-            told |= {"method": self.options.method, "losses": [result.losses[0], result.losses[-1]]}
-        return told
+            shown |= {"method": self.options.method, "losses": [result.losses[0], result.losses[-1]]}
+        return shown
 
     def _draw(self, result: Recolored, inputs: Inputs) -> None:
         """Draw the palettes of both methods; the other one runs for this."""

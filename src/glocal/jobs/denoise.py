@@ -20,7 +20,7 @@ class DenoiseJob(Job):
     """Remove noise from photos, gray or colour, 8 bit, 16 bit or float, of any size: white noise and that of cameras.
 
     Models: photo is a deep network for the noise of cameras; small and large are deep networks for white noise; all three draw
-    a graph that they learned. local and nonlocal are the paper's networks, and wide is a larger one of the same kind.
+    a graph that they learned. local and nonlocal are the paper's networks, and wide is a larger one of them.
     """
 
     name: ClassVar[str] = "denoise"
@@ -46,8 +46,8 @@ class DenoiseJob(Job):
 
         flat = None if self.files.noise_profile is None else read_image(self.files.noise_profile).pixels
         plan, estimated = plan_for(source.pixels, self.options, flat=flat, mask=source.mask), self.options.sigma is None
-        told = {"sigma": plan.sigma, "estimated": estimated, "model": plan.options.model}
-        return plan, told | {"lines": [_level_text(plan.sigma, estimated)]}
+        shown = {"sigma": plan.sigma, "estimated": estimated, "model": plan.options.model}
+        return plan, shown | {"lines": [_level_text(plan.sigma, estimated)]}
 
     def tell(self, result: Denoised, inputs: Inputs) -> dict[str, Any]:
         """Say the noise level and write the residual."""
@@ -57,11 +57,11 @@ class DenoiseJob(Job):
         noise = "camera" if result.camera else "white"
         level = _level_text(result.sigma, result.estimated)
         inputs.say(f"{Path(inputs.source).name}: {noise} noise, {level}, model {result.model}")
-        told = {"sigma": result.sigma, "estimated": result.estimated, "model": result.model, "noise": noise}
+        shown = {"sigma": result.sigma, "estimated": result.estimated, "model": result.model, "noise": noise}
         if self.files.residual is not None:
             write_image(self.files.residual, residual_picture(result), overwrite=inputs.overwrite)
-            told["residual"] = self.files.residual
-        return told
+            shown["residual"] = self.files.residual
+        return shown
 
 
 def _level_text(sigma: float, estimated: bool) -> str:

@@ -76,7 +76,7 @@ def _with_remedy(message: str) -> str:
     return f"error: {fact.rstrip('.')}. Try: {remedy[0].lower()}{remedy[1:]}."
 
 
-def report_failure(error: BaseException, *, debug: bool) -> int:
+def show_failure(error: BaseException, *, debug: bool) -> int:
     """Write an error to stderr and return the exit code."""
     if isinstance(error, BrokenPipeError):
         return exit_code_of(error)  # the reader of the pipe has ended; it needs no message

@@ -43,7 +43,7 @@ class NoFiles:
 
 @dataclass(frozen=True)
 class Job(ABC):
-    """One kind of work with its options; see the module's text.
+    """One task with its options; see the module's text.
 
     options : what the Python call takes too.
     files : names of further files that belong to the work, such as a mask (see `glocal.options.option`: `keyword`,
@@ -157,8 +157,8 @@ class Job(ABC):
         assert inputs.target is not None
         # How a result is saved depends on its class: depth and quality, or the type of the samples.
         notes = result.save(inputs.target, **asdict(self.output), overwrite=inputs.overwrite)  # type: ignore[attr-defined]
-        told = self.tell(result, inputs)
-        return told | {"notes": list(said(inputs, (*result.notes, *notes)))}
+        shown = self.tell(result, inputs)
+        return shown | {"notes": list(said(inputs, (*result.notes, *notes)))}
 
     def tiled(self, source: Source, *, overwrite: bool = False) -> Tiles:
         """Decide everything that depends on a whole picture which is too large for memory, and write the further outputs.
@@ -188,9 +188,9 @@ class Job(ABC):
                 raise ArgumentError(
                     f"{self.name}: --{flag} is not possible for a picture in tiles: {why}. Leave it out."
                 )
-        plan, told = self.plan(source, overwrite=overwrite)
+        plan, shown = self.plan(source, overwrite=overwrite)
         depth = self.output.depth
-        return Tiles(plan, source.pixels.dtype if depth == "keep" else type_of(depth), self.cost, told)
+        return Tiles(plan, source.pixels.dtype if depth == "keep" else type_of(depth), self.cost, shown)
 
     def plan(self, source: Source, *, overwrite: bool) -> tuple[TilePlan, dict[str, Any]]:
         """Plan the parts of a large picture; also returns what `--json` shows, with the `lines` that are said."""
@@ -205,15 +205,15 @@ def _writing(files: Any) -> list[Any]:
     return [one for one in fields(files) if one.metadata.get("writes")]
 
 
-def _check_suffix(path: str, kind: str) -> None:
-    """Refuse a further output whose suffix names no format; `kind` is "picture", "sound", "lut" or "file"."""
-    if kind == "picture":
+def _check_suffix(path: str, writes: str) -> None:
+    """Refuse a further output whose suffix names no format; `writes` is "picture", "sound", "lut" or "file"."""
+    if writes == "picture":
         format_of_name(path)
-    elif kind == "sound":
+    elif writes == "sound":
         from glocal.files.audio.formats import output_format
 
         output_format(path, None, None)
-    elif kind == "lut" and Path(path).suffix.lower() not in (".cube", ".png"):
+    elif writes == "lut" and Path(path).suffix.lower() not in (".cube", ".png"):
         suffix = Path(path).suffix.lower()
         message = f"write LUT ({path}): the suffix {suffix!r} is unknown. Use .cube, or .png for a HaldCLUT."
         raise ArgumentError(message)

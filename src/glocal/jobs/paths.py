@@ -77,7 +77,7 @@ def plan_tasks(
     found = list(_expand(inputs, recursive=recursive, suffixes=suffixes, results=_folder_of(output)))
     if not found:
         raise InputError(
-            f"{command} ({' '.join(inputs)}): no files of a known kind are there. Name files, or add --recursive."
+            f"{command} ({' '.join(inputs)}): there are no files of a known format. Name files, or add --recursive."
         )
     folder_asked = any(_is_folder(Path(text)) for text in inputs)
     target = _targets(command, output, many=len(found) > 1 or folder_asked)

@@ -84,14 +84,14 @@ class StyleJob(Job):
         keeper = Keeper(sources.recipe(self.options, weights), files, inputs.target, inputs.say)
         with stop_on_interrupt(inputs.say) as stopping:
 
-            def told(now: Progress) -> bool:
+            def each_step(now: Progress) -> bool:
                 asked = (progress is not None and progress(now) is True) or stopping()
                 keeper.keep(now, stopping=asked)
                 return asked
 
             return stylize(
                 sources.photo, sources.paintings, options=self.options, weights=weights, mask=sources.mask,
-                regions=sources.regions, init=sources.init, checkpoint=keeper.begun, progress=told,
+                regions=sources.regions, init=sources.init, checkpoint=keeper.begun, progress=each_step,
             )  # fmt: skip
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
@@ -99,12 +99,12 @@ class StyleJob(Job):
         from glocal.apps.style.checkpoint import checkpoint_path
 
         assert inputs.target is not None
-        told = super().run_file(inputs, progress)
-        if told.pop("stopped"):
+        shown = super().run_file(inputs, progress)
+        if shown.pop("stopped"):
             again = "; --resume --overwrite continues from there" if checkpoint_path(inputs.target).exists() else ""
             raise Stopped(f"the best so far is in {inputs.target}{again}")
         checkpoint_path(inputs.target).unlink(missing_ok=True)
-        return told
+        return shown
 
     def tell(self, result: StyleResult, inputs: Inputs) -> dict[str, Any]:
         """Write the last preview, the comparison and the recipe, and return losses and phases."""

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from glocal.files.images.kinds import LargeMask
+from glocal.files.images.image_like import LargeMask
 from glocal.files.images.picture import Array, to_type
 from glocal.jobs.inputs import Cost, Header
 
@@ -68,14 +68,14 @@ class Tiles:
         The type of a value of the result.
     job_cost
         The method `cost` of the job.
-    told
-        What `--json` tells.
+    shown
+        What `--json` shows.
     """
 
     plan: TilePlan
     dtype: np.dtype[Any]
     job_cost: Callable[[Header], Cost]
-    told: dict[str, Any] = field(default_factory=dict)
+    shown: dict[str, Any] = field(default_factory=dict)
 
     def compute(self, pixels: Pixels, place: Place, memory: int) -> Array:
         """Compute one rectangle of the result (h', w', c), in bands of rows that fit into the memory."""

@@ -48,10 +48,10 @@ class Plate:
     sound: bytes | None = None
 
     def __post_init__(self) -> None:
-        shape, kind = self.pixels.shape, self.pixels.dtype
-        if kind != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or 0 in shape:
+        shape, dtype = self.pixels.shape, self.pixels.dtype
+        if dtype != np.uint8 or len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] != 3) or 0 in shape:
             message = (
-                f"Plate: `pixels` of {self.name!r} must be uint8 (h, w) or (h, w, 3), got {kind} {shape}. Convert it."
+                f"Plate: `pixels` of {self.name!r} must be uint8 (h, w) or (h, w, 3), got {dtype} {shape}. Convert it."
             )
             raise ArgumentError(message)
         if not self.name or not set(self.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-"):

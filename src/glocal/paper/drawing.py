@@ -12,7 +12,7 @@ from glocal.paper.blocks import Array
 
 Floats = npt.NDArray[np.floating[Any]]
 
-# Told apart by people with any colour vision (Okabe and Ito), bright enough to stand out from a photo.
+# Can be distinguished by people with any colour vision (Okabe and Ito), bright enough to stand out from a photo.
 MARKS = ((230, 159, 0), (86, 180, 233), (0, 158, 115), (240, 228, 66), (213, 94, 0), (204, 121, 167))
 _NEGATIVE, _ZERO, _POSITIVE = (33, 102, 172), (247, 247, 247), (178, 24, 43)
 

@@ -41,7 +41,7 @@ def train_all(job: Job) -> tuple[ImageDenoiser, ImageDenoiser, Run]:
     device: Literal["cpu", "cuda"] = "cuda" if job.device == "cuda" else "cpu"
     for recipe, (start, end) in _TRAININGS.items():
         options = TrainOptions(recipe, seed=job.seed, epochs=job.effort.epochs, every=job.effort.every, device=device)
-        net = train(photos, options, folder, progress=_told(job.part(start, end), recipe))
+        net = train(photos, options, folder, progress=_step_progress(job.part(start, end), recipe))
         if net is None:
             message = (
                 f"reproduce: the training of {recipe!r} ended early. Run the command again; it goes on from there."
@@ -63,7 +63,7 @@ def train_all(job: Job) -> tuple[ImageDenoiser, ImageDenoiser, Run]:
     return nets["local"].cpu(), nets["nonlocal"].cpu(), run
 
 
-def _told(job: Job, recipe: str) -> Callable[[StepProgress], None]:
+def _step_progress(job: Job, recipe: str) -> Callable[[StepProgress], None]:
     stages = chain(recipe)
 
     def tell(progress: StepProgress) -> None:

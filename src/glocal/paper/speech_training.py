@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from glocal.apps.speech.data import load_speech
 from glocal.apps.speech.evaluate import haar_method, score_all
-from glocal.apps.speech.networks import KINDS, SampleNet
+from glocal.apps.speech.networks import MIDDLES, SampleNet
 from glocal.apps.speech.train import STEPS, train_samples
 from glocal.errors import GlocalError
 from glocal.paper.folders import speech_in
@@ -27,12 +27,12 @@ def train_all(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
     nets: dict[str, SampleNet] = {}
     curves: dict[str, Points] = {}
     steps = job.effort.speech_steps or STEPS
-    for kind in KINDS:
+    for middle in MIDDLES:
         net, fitted = train_samples(
-            data, kind, seed=job.seed, steps=steps, every=job.effort.every, folder=folder, device=job.device,
-            progress=_told(job.part(*_SHARES[kind])),
+            data, middle, seed=job.seed, steps=steps, every=job.effort.every, folder=folder, device=job.device,
+            progress=_step_progress(job.part(*_SHARES[middle])),
         )  # fmt: skip
-        nets[kind], curves[kind] = net.cpu(), _points(fitted, kind)
+        nets[middle], curves[middle] = net.cpu(), _points(fitted, middle)
     words = (
         f"{place.name}: {len(data.train)} training, {len(data.val)} validation and {len(data.test)} test clips of 1 s"
     )
@@ -41,12 +41,12 @@ def train_all(job: Job) -> tuple[dict[str, SampleNet], tuple[Run, ...]]:
     return nets, (Run(job.source, job.source, words, curves, steps, scores),)
 
 
-def _points(fitted: Fitted, kind: str) -> Points:
+def _points(fitted: Fitted, middle: str) -> Points:
     if not fitted.finished:
-        message = f"reproduce: the training of {kind!r} ended early. Run the command again; it goes on from there."
+        message = f"reproduce: the training of {middle!r} ended early. Run the command again; it goes on from there."
         raise GlocalError(message)
     return tuple((float(record.step), record.validation) for record in fitted.records)
 
 
-def _told(job: Job) -> Callable[[StepProgress], None]:
+def _step_progress(job: Job) -> Callable[[StepProgress], None]:
     return lambda progress: job.progress(progress.step / progress.steps)

@@ -25,7 +25,7 @@ from glocal.apps.denoise.data import load_photos
 from glocal.apps.denoise.options import PAPER_SIGMA, RECIPES
 from glocal.apps.speech import evaluate as speech_table
 from glocal.apps.speech.data import load_speech
-from glocal.apps.speech.networks import KINDS
+from glocal.apps.speech.networks import MIDDLES
 from glocal.errors import InputError
 from glocal.machine import machine, now
 from glocal.paper.runs import Run, log_points, store_runs
@@ -58,7 +58,7 @@ def speech_run(data: Path, trained: Path, source: Source, tested: Source, words:
         speech_table.score_all(clips, speech_table.trained(folder), haar, seed=_seed(folder.name)) for folder in folders
     ]
     first = folders[0]
-    curves = {kind: log_points(first / f"speech-{kind}-{_seed(first.name)}.jsonl") for kind in KINDS}
+    curves = {middle: log_points(first / f"speech-{middle}-{_seed(first.name)}.jsonl") for middle in MIDDLES}
     steps = int(curves["local"][-1][0])
     return Run(source, tested, words, curves, steps, _scores(tables))
 

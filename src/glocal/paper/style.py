@@ -17,7 +17,7 @@ from glocal.paper.paintings import Painting
 from glocal.paper.source import Number, Source
 
 PHOTOS = ("bridge", "temple", "mountains", "citrus")
-OURS = "painterly"  # our preset with the paper's two kinds of networks
+OURS = "painterly"  # our preset with local and non-local networks, as in the paper
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from glocal.errors import ArgumentError
 from glocal.jobs.flags import flag_fields, written
 from glocal.options import Options, limits
 
-Kind = Literal["check", "choice", "choices", "slider", "number", "text"]
+Widget = Literal["check", "choice", "choices", "slider", "number", "text"]
 _WIDEST = 10_000  # a slider over more values cannot be set with a mouse
 _AUTO = "auto"
 
@@ -23,7 +23,7 @@ class Control:
     """What the page shows for one option."""
 
     name: str
-    kind: Kind
+    widget: Widget
     help: str
     choices: tuple[Any, ...] = ()
     minimum: float | None = None
@@ -48,11 +48,11 @@ class Control:
 
     def shown(self, value: Any) -> Any:
         """Return a value of the option as the page holds it."""
-        if self.kind == "choices":
+        if self.widget == "choices":
             return list(value)
         if value is None:
             return _AUTO
-        return written(value) if self.kind == "text" else value
+        return written(value) if self.widget == "text" else value
 
     def read(self, value: Any) -> Any:
         """Return what the page holds as a value of the option.
@@ -62,11 +62,11 @@ class Control:
         ArgumentError
             A text cannot be read.
         """
-        if self.kind == "choices":
+        if self.widget == "choices":
             return tuple(value)
         if self.may_be_auto and str(value).strip() in ("", _AUTO):
             return None
-        if self.kind == "text":
+        if self.widget == "text":
             try:
                 return self.parse(str(value).strip())
             except ArgumentError:
@@ -74,7 +74,7 @@ class Control:
             except ValueError as error:
                 message = f"studio: `{self.name}` (={value!r}) cannot be read. {self.help}"
                 raise ArgumentError(message) from error
-        if self.kind == "number" and self.whole and isinstance(value, float) and value.is_integer():
+        if self.widget == "number" and self.whole and isinstance(value, float) and value.is_integer():
             return int(value)
         return value
 
@@ -87,7 +87,7 @@ def controls_for(
     Options that only Python has, names of files, and free texts get none: no path of this machine comes from a page.
 
     >>> from glocal.jobs.job import ImageOutput
-    >>> {name: control.kind for name, control in controls_for(ImageOutput).items()}
+    >>> {name: control.widget for name, control in controls_for(ImageOutput).items()}
     {'depth': 'choice', 'quality': 'slider', 'metadata': 'choice'}
     """
     found = (_control(field, hint) for field, hint, _ in flag_fields(options))
@@ -149,6 +149,6 @@ def _control(field: dataclasses.Field[Any], hint: Any) -> Control | None:
         text += f" {limits(meta).strip().capitalize()}." if narrow else ""
         if auto:  # neither a slider nor a box of numbers has a place for that
             return Control(field.name, "text", text, parse=plain[0], may_be_auto=True)
-        kind: Kind = "slider" if narrow else "number"
-        return Control(field.name, kind, text, minimum=low, maximum=high, whole=plain == [int])
+        widget: Widget = "slider" if narrow else "number"
+        return Control(field.name, widget, text, minimum=low, maximum=high, whole=plain == [int])
     return None

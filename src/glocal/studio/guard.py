@@ -61,7 +61,7 @@ class Guard:
     port : int
         Where the studio listens.
     host : str
-        The name or address it was told to listen on.
+        The name or address to listen on, as the user gave it.
     password : str or None
         What opens the page; None: the token in the address.
     """

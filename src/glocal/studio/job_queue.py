@@ -36,8 +36,8 @@ class Ticket:
         """Append an event; nothing follows the end."""
         if not self.ended.is_set():
             self._events.append(event)
-            self.can_keep = self.can_keep or event.kind == "preview"
-            if event.kind in ENDS:
+            self.can_keep = self.can_keep or event.name == "preview"
+            if event.name in ENDS:
                 self.ended.set()
 
 

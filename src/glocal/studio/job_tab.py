@@ -249,11 +249,11 @@ class JobTab(ABC):
         while True:
             ended = ticket.ended.is_set()  # asked before the events are taken, so that none is lost
             for event in ticket.events():
-                if event.kind == "message":
+                if event.name == "message":
                     said.append(event.value)
-                elif event.kind == "preview":
+                elif event.name == "preview":
                     yield {self.live: f'<img src="{image_url(event.value, "jpeg")}" alt="The picture so far">'}
-                elif event.kind == "progress":
+                elif event.name == "progress":
                     shown = progress_bar(event.value)
                     yield {self.status: shown}
                 else:
@@ -269,7 +269,7 @@ class JobTab(ABC):
             await asyncio.sleep(_WAIT)
 
     def _ended(self, session: Session, event: Event, said: list[str]) -> Updates:
-        if event.kind == "failed":
+        if event.name == "failed":
             return {self.status: status(event.value, "error")}
         if not isinstance(event.value, Made):
             return {self.status: status("Stopped.")}

@@ -39,7 +39,7 @@ class Made:
     """What a job made: the real file, what the page shows, further files, and what is worth knowing.
 
     views : name to file; "before" and "after" belong together.
-    facts : what `--json` tells.
+    facts : what `--json` shows.
     """
 
     order: Order
@@ -73,8 +73,8 @@ def look_at_picture(link: Link, path: Path, max_pixels: int) -> Look:
     check_pixels(link, [path], max_pixels)
     picture = _named(path, lambda: read_image(path))
     h, w = picture.size
-    kind = "float" if picture.depth == "float" else f"{picture.depth} bit"
-    return Look(data_url(to_srgb(picture).clip(0, 1)), f"{path.name}: {w} x {h}, {kind}")
+    depth = "float" if picture.depth == "float" else f"{picture.depth} bit"
+    return Look(data_url(to_srgb(picture).clip(0, 1)), f"{path.name}: {w} x {h}, {depth}")
 
 
 def check_pixels(link: Link, pictures: list[Path], max_pixels: int) -> None:
@@ -192,11 +192,11 @@ def _made(order: Order, result: Any, facts: dict[str, Any]) -> Made:
             name = path.stem.rpartition("_")[2]
             views[name] = save_view(read_rgb(path), path.with_suffix(".view.webp"))
             facts[f"{name}_size"] = view_size(views[name])
-    return Made(order, folder / order.target, views, tuple(extra), _told(facts))
+    return Made(order, folder / order.target, views, tuple(extra), _page_facts(facts))
 
 
-def _told(facts: dict[str, Any]) -> dict[str, Any]:
-    """Store what the page shows."""
+def _page_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that the page shows."""
     names = ("sigma", "estimated", "sigma_estimated", "model", "lines", "residual_size")
     return {name: facts[name] for name in names if name in facts}
 
@@ -229,7 +229,7 @@ def preview_colors(link: Link, made: Made, strength: float) -> Path:
 
     from glocal.apps.color.look import ColorMap
     from glocal.apps.color.recolor import applied, loaded
-    from glocal.files.images.kinds import mask_values
+    from glocal.files.images.image_like import mask_values
     from glocal.files.images.read import read_image
     from glocal.studio.views import read_rgb, save_view
 
@@ -275,4 +275,4 @@ def _run_speech(link: Link, order: Order, inputs: Inputs) -> Made:
     views["spectrum_residual"] = save_view(spectrogram_view(residual, top)[0], folder / "residual.webp")
     for name, path in (("before", order.source), ("after", order.target), ("residual", residual)):
         views[name] = playable(path, folder / f"play-{name}.wav")
-    return Made(order, folder / order.target, views, (folder / residual,), _told(facts))
+    return Made(order, folder / order.target, views, (folder / residual,), _page_facts(facts))

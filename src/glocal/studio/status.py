@@ -12,10 +12,10 @@ from glocal.progress import COMPILE, seconds_text
 from glocal.studio.worker import State
 
 
-def status(text: str, kind: str = "note") -> str:
+def status(text: str, level: str = "note") -> str:
     """Return a line of status; screen readers read it when it changes."""
-    role = "alert" if kind == "error" else "status"
-    return f'<p class="status {kind}" role="{role}">{html.escape(text)}</p>'
+    role = "alert" if level == "error" else "status"
+    return f'<p class="status {level}" role="{role}">{html.escape(text)}</p>'
 
 
 def as_text(error: GlocalError) -> str:

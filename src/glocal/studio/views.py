@@ -55,13 +55,13 @@ def data_url(rgb: NDArray[Any], *, longest: int = _THUMB) -> str:
     return image_url(buffer.getvalue(), "webp")
 
 
-def image_url(data: bytes, kind: str) -> str:
+def image_url(data: bytes, format: str) -> str:
     """Return encoded bytes of a picture as text that an `img` shows.
 
     >>> image_url(b"12", "webp")
     'data:image/webp;base64,MTI='
     """
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
+    return f"data:image/{format};base64,{base64.b64encode(data).decode()}"
 
 
 def read_rgb(path: Path | str) -> NDArray[Any]:

@@ -12,16 +12,16 @@ from glocal.studio.controls import Control
 def make_widget(control: Control, value: Any, name: str) -> Any:
     """Make the component of a control."""
     same = {"label": control.label, "info": control.help, "value": value, "elem_id": name}
-    if control.kind == "check":
+    if control.widget == "check":
         return gr.Checkbox(**same)
-    if control.kind == "choice":
+    if control.widget == "choice":
         make = gr.Radio if len(control.choices) <= 4 else gr.Dropdown
         return make(choices=list(control.choices), **same)
-    if control.kind == "choices":
+    if control.widget == "choices":
         return gr.CheckboxGroup(choices=list(control.choices), **same)
-    if control.kind == "slider":
+    if control.widget == "slider":
         return gr.Slider(control.minimum or 0, control.maximum or 1, step=control.step, **same)
-    if control.kind == "number":
+    if control.widget == "number":
         return gr.Number(minimum=control.minimum, precision=0 if control.whole else None, **same)
     return gr.Textbox(lines=1, **same)
 

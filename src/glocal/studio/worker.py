@@ -24,7 +24,7 @@ from glocal.jobs.failures import Stopped, describe
 from glocal.jobs.processes import end_with_parent
 from glocal.progress import Progress
 
-Kind = Literal["progress", "preview", "message", "done", "stopped", "failed"]
+EventName = Literal["progress", "preview", "message", "done", "stopped", "failed"]
 ENDS = ("done", "stopped", "failed")
 _PROGRESS_SECONDS = 0.2
 _PREVIEW_SECONDS = 0.5
@@ -39,7 +39,7 @@ class Event:
     The value of "done" and "stopped" is what the function returned; that of "failed" is a text for people.
     """
 
-    kind: Kind
+    name: EventName
     value: Any = None
 
 
@@ -177,9 +177,9 @@ class Worker:
         self.begin(function, *arguments)
         while True:
             event = self.next_event(1.0)
-            if event is not None and event.kind == "failed":
+            if event is not None and event.name == "failed":
                 raise WorkError(event.value)
-            if event is not None and event.kind in ENDS:
+            if event is not None and event.name in ENDS:
                 return event.value
 
     def stop(self) -> None:

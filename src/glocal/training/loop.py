@@ -71,6 +71,10 @@ class StepProgress:
     last: Record | None
 
 
+StepCallback = Callable[[StepProgress], bool | None]
+"""Called a few times a second during a training; returning True stops it."""
+
+
 @dataclass(frozen=True)
 class Fitted:
     """The result of a training run: the last step, whether it is finished, and its log."""
@@ -147,7 +151,7 @@ def fit(
     *,
     validate: Callable[[], float],
     folder: Path | None = None,
-    progress: Callable[[StepProgress], bool | None] | None = None,
+    progress: StepCallback | None = None,
     ranks: Ranks = ALONE,
 ) -> Fitted:
     """Minimise the mean of `loss(example)` over the parameters of `model` by ADAM, projecting after each step.

@@ -114,7 +114,7 @@ def test_another_graph_can_be_trained_instead(listed):
             seen.append(above.shape)
             return super().graph(above)
 
-    net, _ = train_frames(load_speech(listed), kind=Own, shape=TINY, stages=((1, 1e-3),), batch=2, seconds=0.25)
+    net, _ = train_frames(load_speech(listed), network=Own, shape=TINY, stages=((1, 1e-3),), batch=2, seconds=0.25)
     assert isinstance(net, Own)
     assert seen
 

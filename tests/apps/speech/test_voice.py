@@ -112,7 +112,7 @@ def test_a_training_that_stops_ends_as_one_that_does_not(tmp_path, data, few_pai
             raise StopError
 
     with pytest.raises(StopError):
-        train(tmp_path / "parts", plan, TINY, every=2, report=stop)
+        train(tmp_path / "parts", plan, TINY, every=2, callback=stop)
     parts = train(tmp_path / "parts", plan, TINY, every=2)
     for name, value in whole.state_dict().items():
         assert torch.equal(value, parts.state_dict()[name]), name

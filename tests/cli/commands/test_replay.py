@@ -12,7 +12,7 @@ import typer
 from glocal.cli import main
 from glocal.cli.commands.replay import replay
 from glocal.cli.shell.batch import BatchOptions, run_batch
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
@@ -61,7 +61,7 @@ def scale(
 ) -> None:
     """Scale."""
     done = functools.partial(work, options=options, files=files, batch=batch)
-    run_batch("scale", images, done, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+    run_batch("scale", images, done, estimate=estimate, suffixes=SUFFIXES, options=batch, console=Console(run))
 
 
 @pytest.fixture

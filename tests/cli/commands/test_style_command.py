@@ -262,7 +262,7 @@ def test_a_disk_too_small_for_checkpoints_does_not_end_the_run(folder, capsys, m
         raise OutputError("write file (x): the disk is full. Free some space.")
 
     monkeypatch.setattr(checkpoint, "save_checkpoint", full)
-    monkeypatch.setattr(solve, "REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(solve, "CALL_SECONDS", 0.0)
     command = ["style", "photo.png", "painting.png", "--size", "24", "--iterations", "3", "--preset", "paper"]
     assert run([*command, "-o", "a.png"]) == 0
     assert capsys.readouterr().err.count("no checkpoint is kept: write file (x): the disk is full.") == 1

@@ -17,7 +17,7 @@ import typer
 
 from glocal.cli import main
 from glocal.cli.shell.batch import BatchOptions, run_batch
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.formats import SUFFIXES
 from glocal.files.images.picture import Picture
@@ -51,7 +51,7 @@ def copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, ru
         estimate=estimate,
         suffixes=SUFFIXES,
         options=batch,
-        report=Report(run),
+        console=Console(run),
     )
 
 
@@ -248,7 +248,7 @@ def test_a_folder_without_pictures(tmp_path):
     with pytest.raises(InputError) as caught:
         plan_tasks("copy", [str(tmp_path)], output=None, recursive=False, suffixes=SUFFIXES)
     assert str(caught.value) == (
-        f"copy ({tmp_path}): no files of a known kind are there. Name files, or add --recursive."
+        f"copy ({tmp_path}): there are no files of a known format. Name files, or add --recursive."
     )
 
 
@@ -261,7 +261,7 @@ def test_plain_progress_lines(capsys, monkeypatch):
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     record = Progress(0.6, level=1, levels=4, iteration=5, iterations=10, loss=0.5, seconds_left=75.0)
-    with Report().progress("photo.png") as tell:
+    with Console().progress("photo.png") as tell:
         now = 6.0
         tell(0.5)
         tell(Progress(0.5, step=COMPILE))  # at once, so that nobody wonders about the silence
@@ -272,14 +272,14 @@ def test_plain_progress_lines(capsys, monkeypatch):
         "photo.png: 50% 6.0 s left\nphoto.png: compiling kernels, once for this machine\n"
         "photo.png: 60% level 2/4, iteration 5/10, loss 0.5, 1 min 15 s left\n"
     )
-    with Report(RunOptions(quiet=True)).progress("photo.png") as tell:
+    with Console(RunOptions(quiet=True)).progress("photo.png") as tell:
         tell(0.5)
     assert capsys.readouterr().err == ""
 
 
 def slow_copy(images: Annotated[list[str], typer.Argument()], batch: BatchOptions, run: RunOptions) -> None:
     """Copy pictures, and take a long time over the one called b.jpg."""
-    run_batch("copy", images, slow_work, estimate=estimate, suffixes=SUFFIXES, options=batch, report=Report(run))
+    run_batch("copy", images, slow_work, estimate=estimate, suffixes=SUFFIXES, options=batch, console=Console(run))
 
 
 def slow_work(task: Task, tell) -> dict:

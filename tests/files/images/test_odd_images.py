@@ -293,7 +293,7 @@ def test_containers_that_are_not_known(tmp_path):
         bmff.with_metadata(data[:-1], exif=None, xmp=None)
     for old, new, why in (
         (b"meta", b"beta", "it is not a file of still pictures"),
-        (b"infe\2", b"infe\1", "its list of items is of a kind that is not known"),
+        (b"infe\2", b"infe\1", "its list of items has an unknown format"),
         (b"iloc\0", b"iloc\3", "its items are stored where they cannot be read"),
     ):
         with pytest.raises(Unreadable, match=why):

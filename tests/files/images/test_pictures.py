@@ -4,7 +4,7 @@ from PIL import Image
 
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import from_srgb, to_srgb, white_of
-from glocal.files.images.kinds import as_given, picture_from
+from glocal.files.images.image_like import as_given, picture_from
 from glocal.files.images.picture import Picture, to_depth
 from glocal.files.images.write import write_image
 

@@ -96,17 +96,17 @@ def save_maps(look: Any, files: ColorFiles, photo: Callable[[], Tensor], *, over
     dict
         What `--json` shows: `map`, `luts`, and `lines` for people; empty if no file is named.
     """
-    told: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
     if files.save_map:
         look.save(files.save_map, overwrite=overwrite)
-        told["map"] = files.save_map
+        shown["map"] = files.save_map
     for path in files.lut:
         lut = write_lut(path, look, size=int(files.lut_size), overwrite=overwrite)
         mean, largest = difference_of_maps(look, lut, photo())
-        told.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
+        shown.setdefault("luts", []).append({"path": path, "size": lut.size, "mean": mean, "max": largest})
         text = f"{path}: {lut.size} points, differs from the map by {mean:.2f} on average and {largest:.2f} at most"
-        told.setdefault("lines", []).append(f"{text} (CIE76, on this photo)")
-    return told
+        shown.setdefault("lines", []).append(f"{text} (CIE76, on this photo)")
+    return shown
 
 
 def read_lut(path: str | os.PathLike[str]) -> Lut:

@@ -38,7 +38,7 @@ from glocal.apps.color.transport import transported
 from glocal.color_space import lab_from_rgb
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import from_srgb_in, srgb_in, to_srgb
-from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
+from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_values
 from glocal.files.images.picture import Picture
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe, sha256_of

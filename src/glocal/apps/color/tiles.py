@@ -15,7 +15,7 @@ from glocal.apps.color.options import LIBRARIES, PIXEL, ColorOptions
 from glocal.apps.color.recolor import SAMPLE, Look, applied, fit, loaded, weighed
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
-from glocal.files.images.kinds import ImageLike, LargeMask, as_picture
+from glocal.files.images.image_like import ImageLike, LargeMask, as_picture
 from glocal.files.images.picture import Array, Picture
 
 _ROWS = 256  # read at a time

@@ -147,9 +147,9 @@ def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDen
     left, right = _reaching(window.left, window.right, width, net.shape)
     larger = Window(top, bottom, left, right)
     planes = _continued(read, size, larger)
-    told = noise if isinstance(noise, Tensor) else torch.full((1,), noise)
-    told = told.to(planes.device, planes.dtype)
-    found = net(planes[None], noise_maps(planes[None], told) if net.shape.maps > 1 else told)
+    given = noise if isinstance(noise, Tensor) else torch.full((1,), noise)
+    given = given.to(planes.device, planes.dtype)
+    found = net(planes[None], noise_maps(planes[None], given) if net.shape.maps > 1 else given)
     return window.inside(found[0], larger)
 
 

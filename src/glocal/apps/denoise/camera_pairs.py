@@ -15,8 +15,8 @@ _WHITE = 0.08  # share of the pairs that have plain white noise instead, as from
 _CLEAN = 0.06  # share of the pairs without noise: what has none should stay as it is
 _GRAY = 0.05
 _RESIZED = 0.4
-# The photos to begin with are enlarged, because the pixels of a camera are softer than those of a reduced photo. These parts of a side
-# become a whole one, in the sharpest and the softest camera.
+# The pixels of a camera are softer than those of a reduced photo. So a part of each photo is enlarged to the full side: between
+# these fractions of the side, from the sharpest to the softest camera.
 _SHARPEST, _SOFTEST = 1.0, 0.3
 _LEVEL = 20 / 255  # the strongest white noise
 
@@ -47,7 +47,7 @@ class CameraPairs:
         self.line = torch.arange(self.side, device=device)
 
     def example(self, draws: Tensor, noise: Tensor, sigma: float) -> Example:
-        """Cut noisy and clean crops with the shape of `noise` as the uniform numbers `draws` (b, 7) say."""
+        """Cut noisy and clean crops with the shape of `noise` at the positions that the uniform numbers `draws` (b, 7) select."""
         del sigma  # the noise is part of the pairs
         side = noise.shape[2]
         number = (draws[:, 0] * len(self.pixels)).long()
@@ -83,9 +83,9 @@ def _pairs(crops: Crops, count: int, generator: torch.Generator) -> tuple[Tensor
     noisy, clean = shoot(photos, Camera.draw(count, generator), generator, side=side)
     level = _LEVEL * uniform(count, 1, 1, 1)
     white = (clean + level * torch.randn(clean.shape, device=device, generator=generator)).clamp(0, 1)
-    kind = uniform(count, 1, 1, 1)
-    noisy = torch.where(kind < _WHITE, (white * 255).round() / 255, noisy)
-    noisy = torch.where(kind > 1 - _CLEAN, (clean * 255).round() / 255, noisy)
+    which = uniform(count, 1, 1, 1)
+    noisy = torch.where(which < _WHITE, (white * 255).round() / 255, noisy)
+    noisy = torch.where(which > 1 - _CLEAN, (clean * 255).round() / 255, noisy)
     gray = uniform(count, 1, 1, 1) < _GRAY
     noisy, clean = (torch.where(gray, x.mean(1, keepdim=True), x) for x in (noisy, clean))
     return (noisy * 255).half(), (clean * 255).half(), noise_profile(noisy)

@@ -7,7 +7,7 @@ training that was stopped continues from there; on the CPU it ends with the same
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -19,10 +19,9 @@ from glocal.apps.denoise.deep import SHAPES, DeepDenoiser
 from glocal.apps.denoise.deep_training import Plan, Training
 from glocal.apps.denoise.models import save_deep
 from glocal.apps.denoise.options import DeepTrainOptions
-from glocal.training.loop import Record, StepProgress, same_options
+from glocal.training.loop import Record, StepCallback, StepProgress, same_options
 from glocal.training.ranks import ALONE, Ranks
 
-Report = Callable[[StepProgress], bool | None] | None
 _PAIR = 1.6  # side of a pair of photos, in sides of a crop
 _BATCH = 32
 _OTHER = (1.0, 0.75)  # scales of photos of unknown source
@@ -93,7 +92,7 @@ def train_deep(
     *,
     seed: int = 0,
     device: str = "cpu",
-    progress: Report = None,
+    progress: StepCallback | None = None,
     ranks: Ranks = ALONE,
 ) -> Path | None:
     """Train a deep network, or continue a training that is in `folder`.
@@ -141,8 +140,8 @@ def train_deep(
         left = seconds / (training.done - first) * (plan.steps - training.done)
         middle = scores[len(scores) // 2]  # at 25 of 255, or after denoising
         record = Record(stage=name, step=training.done, loss=0.0, validation=middle, seconds=seconds)
-        told = StepProgress(name, training.done, plan.steps, seconds, left, record)
-        if ranks.agreed(progress is not None and bool(progress(told)), training.draws.device):
+        now = StepProgress(name, training.done, plan.steps, seconds, left, record)
+        if ranks.agreed(progress is not None and bool(progress(now)), training.draws.device):
             return None
     if not ranks.first:
         return finished

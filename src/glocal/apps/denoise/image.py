@@ -25,7 +25,7 @@ from glocal.apps.denoise.models import SHIPPED
 from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.apps.denoise.plan import plan_for
 from glocal.errors import InputError
-from glocal.files.images.kinds import ImageLike, Layout, as_picture, mask_values
+from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_values
 from glocal.files.images.picture import Picture, to_type, type_of
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe
@@ -158,7 +158,7 @@ def denoise(
             parts = plan.windows(rows=rows, pixels=part_pixels(options.model, scratch.memory if scratch else None))
             for number, part in enumerate(parts):
                 values[part.slices] = plan.denoised(
-                    picture.pixels, part, cover=cover(part), progress=_told(meter, number, len(parts))
+                    picture.pixels, part, cover=cover(part), progress=_graph_progress(meter, number, len(parts))
                 )
                 meter((number + 1) / len(parts))
                 _release(scratch)
@@ -235,15 +235,15 @@ def _release(scratch: Scratch | None) -> None:
         scratch.release()
 
 
-def _told(meter: Meter, number: int, count: int) -> Callable[[float], None] | None:
-    """Return a callback that reports the progress of the graph as the first half of a part."""
+def _graph_progress(meter: Meter, number: int, count: int) -> Callable[[float], None] | None:
+    """Return a callback for the search of neighbours, which counts as the first half of a part."""
     if meter.callback is None:
         return None
 
-    def told(fraction: float) -> None:
+    def relay(fraction: float) -> None:
         meter((number + 0.5 * fraction) / count)
 
-    return told
+    return relay
 
 
 def _notes(options: DenoiseOptions) -> tuple[str, ...]:

@@ -89,9 +89,9 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
         message = f"denoise: {weights.name!r} does not hold a deep denoiser ({error}). Train it again."
         raise ModelError(message) from error
     if net.shape.channels != channels and net.shape.maps == 1:  # a network of cameras takes gray pictures as colour
-        kinds = {1: "gray", 3: "colour"}
+        names = {1: "gray", 3: "colour"}
         message = (
-            f"denoise: `model` (={model!r}) is for {kinds[net.shape.channels]} pictures, and this one is {kinds[channels]}. "
+            f"denoise: `model` (={model!r}) is for {names[net.shape.channels]} pictures, and this one is {names[channels]}. "
             "Use the other file of that training."
         )
         raise ArgumentError(message)

@@ -35,7 +35,7 @@ from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.options import DenoiseOptions
 from glocal.apps.denoise.parts import removed_parts
 from glocal.files.images.colors import white_of
-from glocal.files.images.kinds import LargeMask
+from glocal.files.images.image_like import LargeMask
 from glocal.files.images.picture import Array, to_type
 from glocal.machine import has_bfloat16
 
@@ -145,7 +145,7 @@ class Plan:
                 values - part[window.top - larger.top :, window.left - larger.left :][: len(values), : values.shape[1]]
             )
         strength = options.strength
-        if isinstance(self.nets, DeepDenoiser) and self.nets.shape.maps > 1:  # the others are told a lower sigma
+        if isinstance(self.nets, DeepDenoiser) and self.nets.shape.maps > 1:  # the other networks get a lower sigma
             strength *= self.noise.share
         if strength < 1:
             result = values + np.float32(strength) * (result - values)
@@ -173,8 +173,8 @@ class Plan:
         """Return a window of what the networks make of the picture, in its own units."""
         size, read = self.shape[:2], self._reader(pixels)
         if isinstance(self.nets, DeepDenoiser):
-            told = self.noise.sigma if self.nets.shape.maps == 1 else self.noise.profile
-            found = denoise_tile(read, size, window, self.nets, told)[: self.shape[2]]
+            level = self.noise.sigma if self.nets.shape.maps == 1 else self.noise.profile
+            found = denoise_tile(read, size, window, self.nets, level)[: self.shape[2]]
         else:
             assert self.nets is not None
             planes = denoise_band(read, size, window, self.nets, search_radius=self.search_radius, progress=progress)

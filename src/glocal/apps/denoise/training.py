@@ -5,7 +5,6 @@ Deviations from the paper: none known in the method; the photos come from any fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,14 +19,12 @@ from glocal.apps.denoise.options import RECIPES, Device, Recipe, TrainOptions, W
 from glocal.errors import InputError
 from glocal.machine import check_device
 from glocal.training.draws import Draws
-from glocal.training.loop import Fitted, Stage, StepProgress, fit, same_options
+from glocal.training.loop import Fitted, Stage, StepCallback, fit, same_options
 from glocal.training.ranks import ALONE, Ranks
-
-Report = Callable[[StepProgress], bool | None] | None
 
 
 def train(
-    photos: Photos, options: TrainOptions, folder: Path, *, progress: Report = None, ranks: Ranks = ALONE
+    photos: Photos, options: TrainOptions, folder: Path, *, progress: StepCallback | None = None, ranks: Ranks = ALONE
 ) -> ImageDenoiser | None:
     """Train `options.recipe` and the recipes that it starts from, and continue a training that is in `folder`.
 
@@ -84,7 +81,7 @@ def _run(
     photos: Photos,
     options: TrainOptions,
     folder: Path,
-    progress: Report,
+    progress: StepCallback | None,
     ranks: Ranks,
 ) -> Fitted:
     training = torch.from_numpy(photos.part("train"))

@@ -16,7 +16,7 @@ from glocal.apps.speech.data import SpeechData
 from glocal.apps.speech.frames import FrameNet
 from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import SampleDenoiser, load_frames, load_samples
-from glocal.apps.speech.networks import KINDS, SIGMA, SampleNet
+from glocal.apps.speech.networks import MIDDLES, SIGMA, SampleNet
 from glocal.apps.speech.wiener import wiener
 from glocal.training.draws import Draws
 from glocal.training.haar import HaarChoice, haar_denoise, tune
@@ -157,14 +157,14 @@ def summarised(name: str, measure: str, by_seed: Sequence[NDArray[np.float64]]) 
 
 def trained(folder: Path | None) -> dict[str, SampleNet]:
     """Return the networks of the paper that `glocal train speech` left in a folder; those that ship for None."""
-    return {kind: load_samples(kind, folder and folder / f"speech-{kind}.safetensors") for kind in KINDS}
+    return {middle: load_samples(middle, folder and folder / f"speech-{middle}.safetensors") for middle in MIDDLES}
 
 
 def score_all(
     data: SpeechData, nets: Mapping[str, SampleNet], haar: Method, *, seed: int = 0
 ) -> dict[str, NDArray[np.float64]]:
     """Return the SNR of every test clip at sigma 0.12 for each method: "noisy", "haar" and the networks."""
-    methods = {"noisy": unchanged, "haar": haar} | {kind: sample_method(net) for kind, net in nets.items()}
+    methods = {"noisy": unchanged, "haar": haar} | {middle: sample_method(net) for middle, net in nets.items()}
     condition = at_sigma(data.test, seed=seed)
     return {name: run(method, condition, {"SNR": _snr})["SNR"] for name, method in methods.items()}
 
@@ -254,10 +254,10 @@ def compare_colours(data: SpeechData, decibels: float = 5.0, *, seed: int = 0) -
 def peer_methods() -> dict[str, Method]:
     """Return the denoisers of others that are installed; none of them is given sigma."""
 
-    def told(peer: Callable[[Samples], Samples]) -> Method:
+    def blind(peer: Callable[[Samples], Samples]) -> Method:
         return lambda noisy, _: peer(noisy)
 
-    return {name: told(peer) for name, peer in peers.installed_peers().items()}
+    return {name: blind(peer) for name, peer in peers.installed_peers().items()}
 
 
 def tune_wiener(data: SpeechData) -> tuple[int, float]:

@@ -98,7 +98,7 @@ class SampleDenoiser:
             return np.concatenate([samples[first:last], envelope + 1], axis=1)
         scaled = np.ascontiguousarray(samples.T) * np.float32(SIGMA / self.sigma)
         y = torch.from_numpy(np.pad(scaled, ((0, 0), (0, max(0, _LEAST - scaled.shape[1])))))
-        graph = similar_segments(y.mean(0), search_radius=self.radius) if self.net.kind == "nonlocal" else None
+        graph = similar_segments(y.mean(0), search_radius=self.radius) if self.net.middle == "nonlocal" else None
         out: Tensor = self.net(y, graph)[:, first:last] * (self.sigma / SIGMA)
         return np.concatenate([out.T.numpy(), envelope], axis=1)
 
@@ -142,10 +142,10 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
 
 
 @lru_cache(maxsize=4)
-def load_samples(kind: str, source: str | Path | None = None) -> SampleNet:
+def load_samples(middle: str, source: str | Path | None = None) -> SampleNet:
     """Return a trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
-    name = f"speech-{kind}" if source is None else source
-    return _filled(SampleNet(kind), load_weights(name).arrays, str(name))
+    name = f"speech-{middle}" if source is None else source
+    return _filled(SampleNet(middle), load_weights(name).arrays, str(name))
 
 
 @lru_cache(maxsize=4)
@@ -160,10 +160,10 @@ def network_in(path: str) -> str:
     weights = load_weights(path)
     if "shape" in weights.info:
         return "voice" if weights.info.get("network") == "voice" else "frames"
-    for kind in ("local", "nonlocal"):
-        expected = {name: tuple(value.shape) for name, value in SampleNet(kind).state_dict().items()}
+    for middle in ("local", "nonlocal"):
+        expected = {name: tuple(value.shape) for name, value in SampleNet(middle).state_dict().items()}
         if expected == {name: value.shape for name, value in weights.arrays.items()}:
-            return kind
+            return middle
     message = f"load model ({path}): it has no network for speech. Use a file of `glocal train speech`."
     raise ModelError(message)
 

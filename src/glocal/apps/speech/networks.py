@@ -21,7 +21,7 @@ from glocal.nn.sequential import GraphSequential
 
 TAPS, MAPS, SEGMENT = 5, 10, 25
 SIGMA = 0.12  # the noise level of the training of both, for peaks of 1
-KINDS = ("local", "nonlocal")
+MIDDLES = ("local", "nonlocal")
 
 
 class SampleNet(nn.Module):
@@ -29,7 +29,7 @@ class SampleNet(nn.Module):
 
     Parameters
     ----------
-    kind : "local" or "nonlocal"
+    middle : "local" or "nonlocal"
         The graph of the middle layer `f`.
     seed : int
         The seed of the filters. One filter of the first and of the last layer, and one for each map of the middle layer,
@@ -43,19 +43,19 @@ class SampleNet(nn.Module):
     torch.Size([1, 100])
     """
 
-    def __init__(self, kind: str, *, seed: int = 0) -> None:
+    def __init__(self, middle: str, *, seed: int = 0) -> None:
         super().__init__()
-        if kind not in KINDS:
-            message = f"SampleNet: `kind` (={kind!r}) is unknown. Choose one of {', '.join(KINDS)}."
+        if middle not in MIDDLES:
+            message = f"SampleNet: `middle` (={middle!r}) is unknown. Choose one of {', '.join(MIDDLES)}."
             raise ArgumentError(message)
-        self.kind = kind
+        self.middle = middle
         generator = torch.Generator().manual_seed(seed)
         sizes = ((1, MAPS), (MAPS, MAPS), (MAPS, 1))  # without biases: the threshold replaces the first
-        first, middle, last = (
+        first, second, last = (
             mean_and_noise(GraphConv(c, m, TAPS, bias=False), generator, each_map=True) for c, m in sizes
         )
-        self.net = GraphSequential((first, "local"), SoftThreshold(MAPS), (middle, kind), (last, "local"))
-        self.rule = NLMeans(r=SEGMENT, alpha=1 / SIGMA**2, beta=0.0) if kind == "nonlocal" else None
+        self.net = GraphSequential((first, "local"), SoftThreshold(MAPS), (second, middle), (last, "local"))
+        self.rule = NLMeans(r=SEGMENT, alpha=1 / SIGMA**2, beta=0.0) if middle == "nonlocal" else None
 
     def forward(self, y: Tensor, similar: Graph | None = None) -> Tensor:
         """y (b, n) -> (b, n). All rows share `similar` (by default made from their mean). Cost: O(b n), and the search."""

@@ -46,10 +46,10 @@ def hum(shape: tuple[int, int], generator: torch.Generator) -> Tensor:
 
 def mixture(shape: tuple[int, int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Noise (b, n) of variance 1 and which rows are white (b,): about 55 % white, 30 % coloured, 15 % hum."""
-    kind = torch.rand((shape[0], 1), generator=generator, device=generator.device)
-    noise = torch.where(kind < 0.55, white(shape, generator), coloured(shape, generator))
-    noise = torch.where(kind > 0.85, hum(shape, generator), noise)
-    return noise, kind[:, 0] < 0.55
+    which = torch.rand((shape[0], 1), generator=generator, device=generator.device)
+    noise = torch.where(which < 0.55, white(shape, generator), coloured(shape, generator))
+    noise = torch.where(which > 0.85, hum(shape, generator), noise)
+    return noise, which[:, 0] < 0.55
 
 
 def at_snr(clean: Tensor, noise: Tensor, decibels: Tensor | float) -> Tensor:

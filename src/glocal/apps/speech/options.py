@@ -20,7 +20,7 @@ class SpeechOptions(Options):
 
     model: str = option(
         "auto",
-        "voice (all kinds of noise), frames (steady noise), the paper's small networks nonlocal and local, or a "
+        "voice (any noise), frames (steady noise), the paper's small networks nonlocal and local, or a "
         ".safetensors file of `glocal train speech`. auto is voice, or frames where --sigma is given.",
         known=MODELS,
         suffix=".safetensors",

@@ -26,7 +26,7 @@ _FULL = 0.9995  # what counts as clipped
 
 
 @dataclass(frozen=True)
-class SoundReport:
+class SoundFacts:
     """What was done to a file: the noise level (its standard deviation, full scale 1) and what is worth knowing."""
 
     seconds: float
@@ -49,7 +49,7 @@ def denoise_file(
     subtype: str | None = None,
     overwrite: bool = False,
     progress: Callable[[float], object] | None = None,
-) -> SoundReport:
+) -> SoundFacts:
     """Denoise an audio file into another, and write the removed noise to a third if `residual` is given.
 
     `plot` names a picture with the spectrograms before and after. `-` is the standard input and output. Outputs appear complete or
@@ -95,7 +95,7 @@ def denoise_file(
         check_unchanged(source, before)  # in here: an error leaves no output
     known = options.sigma is not None
     sigma = float(options.sigma) if options.sigma is not None else ears.meter.sigma()
-    return SoundReport(
+    return SoundFacts(
         ears.heard / info.rate,
         info.rate,
         info.channels,

@@ -105,7 +105,7 @@ class SpeechStream:
         self._open = True
 
     def push(self, block: Array) -> Array:
-        """Take the next samples, floats (n,) or (n, channels), and return those that are ready, of the same kind."""
+        """Take the next samples, floats (n,) or (n, channels), and return those that are ready, with the same shape and dtype."""
         rows = self._checked(block)
         self._dry.push(rows)
         if len(rows):
@@ -218,9 +218,9 @@ def choose_model(
 
 
 class LevelMeter:
-    """Listens to chunks (m, c) as they pass and tells how loud the white noise under them is, as the model hears it.
+    """Measures how loud the white noise in a sound is, from chunks (m, c) as they pass, at the rate of the model.
 
-    Above 16 kHz it listens after resampling. Memory: one number for each 20 ms.
+    Above 16 kHz the chunks are resampled first. Memory: one number for each 20 ms.
     """
 
     def __init__(self, rate: int) -> None:

@@ -19,19 +19,17 @@ from glocal.apps.speech.options import SpeechTraining
 from glocal.apps.speech.stft import analysis_window, power_of, spectra
 from glocal.errors import InputError
 from glocal.training.draws import Draws
-from glocal.training.loop import Fitted, Record, Stage, StepProgress, fit
+from glocal.training.loop import Fitted, Record, Stage, StepCallback, fit
 
 STEPS = 4618  # one epoch of TIMIT
 DEFAULT_SHAPE = FrameShape()
 FRAME_STAGES = ((6000, 1e-3), (3000, 3e-4), (2000, 1e-4))  # steps and step sizes, in turn
 _LEVELS = (-5.0, 0.0, 5.0, 10.0, 15.0)
 
-Report = Callable[[StepProgress], bool | None]
-
 
 def train_samples(
     data: SpeechData,
-    kind: str,
+    middle: str,
     *,
     seed: int = 0,
     steps: int = STEPS,
@@ -39,7 +37,7 @@ def train_samples(
     validation: int = 15,
     folder: Path | None = None,
     device: str = "cpu",
-    progress: Report | None = None,
+    progress: StepCallback | None = None,
 ) -> tuple[SampleNet, Fitted]:
     """Train a network of the paper: ADAM at 1e-3, one clip a step, fresh noise of sigma 0.12 each time.
 
@@ -48,7 +46,7 @@ def train_samples(
     """
     _need(data.train, "training clips")
     _need(data.val, "validation clips")
-    net = SampleNet(kind, seed=seed).to(device)
+    net = SampleNet(middle, seed=seed).to(device)
     clips = torch.from_numpy(data.train).to(device)
     held = torch.from_numpy(data.val[:validation]).to(device)
     held_noise = torch.stack([Draws(0, "validation").normal(i, (held.shape[1],)) for i in range(len(held))]).to(device)
@@ -64,14 +62,14 @@ def train_samples(
         scores = [snr(net((x + SIGMA * e).unsqueeze(0))[0], x) for x, e in zip(held, held_noise, strict=True)]
         return float(torch.stack(scores).mean())
 
-    stage = Stage(f"speech-{kind}-{seed}", steps, 1e-3, every)
+    stage = Stage(f"speech-{middle}-{seed}", steps, 1e-3, every)
     return net, fit(net, loss, stage, validate=validate, folder=folder, progress=progress)
 
 
 def train_frames(
     data: SpeechData,
     *,
-    kind: type[FrameNet] = FrameNet,
+    network: type[FrameNet] = FrameNet,
     shape: FrameShape = DEFAULT_SHAPE,
     seed: int = 0,
     stages: tuple[tuple[int, float], ...] = FRAME_STAGES,
@@ -81,18 +79,18 @@ def train_frames(
     every: int = 500,
     folder: Path | None = None,
     device: str = "cpu",
-    progress: Report | None = None,
+    progress: StepCallback | None = None,
 ) -> tuple[FrameNet, tuple[Fitted, ...]]:
     """Train the denoiser on frames: excerpts of the training utterances with noise at -8 to 22 dB.
 
-    `kind` is the network; a subclass may look at another graph. The loss is minus the SNR in dB, averaged over the
+    `network` is its class; a subclass may look at another graph. The loss is minus the SNR in dB, averaged over the
     batch. `stages` are (steps, step size) in turn. Excerpts are played up to 12 % faster or slower,
     equalised by up to 6 dB and sometimes band-limited, against over-fitting.
     The log holds the mean SI-SDR on the validation clips with white noise at -5, 0, 5, 10 and 15 dB.
     """
     _need(data.val, "validation clips")
     torch.manual_seed(seed)
-    net = kind(shape, dropout=dropout).to(device)
+    net = network(shape, dropout=dropout).to(device)
     excerpts = _Excerpts(data, int(seconds * noises.RATE), seed, device)
     clean = torch.from_numpy(data.val).to(device)
     white = noises.white((len(clean), clean.shape[1]), torch.Generator().manual_seed(0)).to(device)
@@ -101,8 +99,8 @@ def train_frames(
         def loss(step: int) -> Tensor:
             x, noise, is_white = excerpts.draw(batch, offset + step)
             floor = noise.square().mean(1) * analysis_window(shape.window).square().sum().item()
-            told = is_white & (torch.rand(len(x), generator=excerpts.generator, device=x.device) < 0.25)
-            spectral = net(x + noise, blend(net, x + noise, floor, told))
+            known = is_white & (torch.rand(len(x), generator=excerpts.generator, device=x.device) < 0.25)
+            spectral = net(x + noise, blend(net, x + noise, floor, known))
             return -snr(spectral, x).mean()
 
         return loss
@@ -128,7 +126,7 @@ def train_frames(
 
 
 def train_model(
-    data: SpeechData, options: SpeechTraining, folder: Path, *, progress: Report | None = None
+    data: SpeechData, options: SpeechTraining, folder: Path, *, progress: StepCallback | None = None
 ) -> tuple[SampleNet | FrameNet, Record]:
     """Train what the options ask for; returns the network and the last line of its log."""
     if options.model == "frames":
@@ -148,11 +146,11 @@ def train_model(
     return paper, run.records[-1]
 
 
-def blend(net: FrameNet, noisy: Tensor, power: Tensor, told: Tensor) -> Tensor:
-    """Return the noise floor of a batch: what the network would estimate, or the true `power` in the rows that are `told` it."""
+def blend(net: FrameNet, noisy: Tensor, power: Tensor, known: Tensor) -> Tensor:
+    """Return the noise floor of a batch: what the network would estimate, or the true `power` in the rows where it is `known`."""
     power_spectra = power_of(spectra(noisy, window=net.shape.window, hop=net.shape.hop))
     floor = noise_floor(power_spectra, reach=net.shape.reach, step=net.shape.step)
-    return torch.where(told.view(-1, 1, 1), power.view(-1, 1, 1), floor)
+    return torch.where(known.view(-1, 1, 1), power.view(-1, 1, 1), floor)
 
 
 class _Excerpts:

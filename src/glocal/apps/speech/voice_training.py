@@ -210,7 +210,7 @@ def train_voice(
     seconds: float = math.inf,
     every: int = 1000,
     start: VoiceNet | None = None,
-    report: Callable[[dict[str, float]], None] | None = None,
+    callback: Callable[[dict[str, float]], None] | None = None,
 ) -> VoiceNet:
     """Train until the plan or the time is over, and return the averaged network.
 
@@ -232,7 +232,7 @@ def train_voice(
         Steps between two validations.
     start : VoiceNet, optional
         A trained network to start from, with its own sizes.
-    report : callable, optional
+    callback : callable, optional
         Called with each line of the log.
 
     Returns
@@ -269,8 +269,8 @@ def train_voice(
         run.save(checkpoint)
         with (folder / "voice.jsonl").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
-        if report is not None:
-            report(line)
+        if callback is not None:
+            callback(line)
 
     left = seconds - (time.perf_counter() - began)
     repeat(advance, done=run.step, steps=plan.steps, every=every, each=each, seconds=left, device=losses.device)

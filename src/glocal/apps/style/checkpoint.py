@@ -116,8 +116,8 @@ def _key(recipe: dict[str, Any]) -> str:
 class Keeper:
     """Writes previews and checkpoints now and then while a run goes on.
 
-    A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on. Each kind of file
-    takes a twentieth of the time at most.
+    A checkpoint that cannot be written (a full disk) is said once and given up: the run itself goes on. Previews
+    take at most a twentieth of the time, and so do checkpoints.
 
     recipe : of the run; a checkpoint of another one is refused.
     files : says which files are wanted, and whether to `resume`.

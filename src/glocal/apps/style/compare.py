@@ -10,7 +10,7 @@ import torch
 
 from glocal.apps.style.levels import resized
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.kinds import ImageLike, as_picture
+from glocal.files.images.image_like import ImageLike, as_picture
 from glocal.files.images.picture import Picture
 
 

@@ -56,8 +56,8 @@ def draw_networks(options: StyleOptions, generator: torch.Generator) -> list[Net
         degree = options.degree if side == 0 else side * side if offsets is None else len(offsets)
         layer = nn.init.standard_normal(nn.GraphConv(3, options.maps, degree).double(), generator)
         assert layer.bias is not None
-        kind = " scattered" if offsets is not None else f" dilation {dilation}" if dilation > 1 else ""
-        name = f"local {side}x{side}{kind}" if side else "nonlocal"
+        detail = " scattered" if offsets is not None else f" dilation {dilation}" if dilation > 1 else ""
+        name = f"local {side}x{side}{detail}" if side else "nonlocal"
         drawn.append(Network(name, side, dilation, layer.filters.detach(), layer.bias.detach(), offsets))
     wanted = {"both": (True, False), "local": (True,), "nonlocal": (False,)}[options.networks]
     return [network for network in drawn if network.local in wanted]

@@ -69,7 +69,7 @@ class _Run:
     losses: list[list[float]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
-    def told(self, picture: Tensor, loss: float, work: float) -> bool:
+    def end_round(self, picture: Tensor, loss: float, work: float) -> bool:
         """Note the end of a round, call the callback, and return whether to stop."""
         self.done += work
         self.losses[-1].append(loss)
@@ -176,7 +176,7 @@ def _rounds(run: _Run, level: _Level, match: Tensor | None, picture: Tensor, rou
             used = used + 0.1 * found.median() * (pieces.overuse(match, source) - _BUSY).clamp(0, 8)
         picture = pieces.votes(match, found, source, shape, stride)
         picture = (picture + hold * level.target) / (1 + hold)
-        if run.told(picture, float(found.mean()), shape[0] * shape[1]):
+        if run.end_round(picture, float(found.mean()), shape[0] * shape[1]):
             break
     assert match is not None
     return match, picture

@@ -39,10 +39,10 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
     return tuple(w / sum(weights) for w in weights)
 
 
-def share_of(mask: Picture, kind: Tensor) -> Tensor:
+def share_of(mask: Picture, like: Tensor) -> Tensor:
     """Return a mask as values in [0, 1], (h, w): the luma of a picture."""
     pixels = to_srgb(mask)
-    return torch.from_numpy(np.ascontiguousarray(luma(pixels))).to(kind)
+    return torch.from_numpy(np.ascontiguousarray(luma(pixels))).to(like)
 
 
 def region_shares(
@@ -50,7 +50,7 @@ def region_shares(
     cover: Tensor | None,
     shape: tuple[int, int],
     painting_shapes: list[tuple[int, int]],
-    kind: Tensor,
+    like: Tensor,
 ) -> Shares:
     """Return shares (h, w) of the photo and of each painting for each region, at full size.
 
@@ -58,15 +58,15 @@ def region_shares(
     with the whole paintings if that is empty. `cover` (h, w, 1) is the mask: statistics are computed only inside it.
     Without regions and mask there are no shares.
     """
-    pairs = [_pair(number, mine, theirs, shape, painting_shapes, kind) for number, (mine, theirs) in enumerate(regions)]
+    pairs = [_pair(number, mine, theirs, shape, painting_shapes, like) for number, (mine, theirs) in enumerate(regions)]
     if not pairs and cover is None:
         return ()
-    rest = (1 - sum((mine for mine, _ in pairs), torch.zeros(shape).to(kind))).clamp(0, 1)
+    rest = (1 - sum((mine for mine, _ in pairs), torch.zeros(shape).to(like))).clamp(0, 1)
     if float(rest.mean()) >= _LEAST:
         left = []
         for p, size in enumerate(painting_shapes):
-            other = (1 - sum((theirs[p] for _, theirs in pairs), torch.zeros(size).to(kind))).clamp(0, 1)
-            left.append(other if float(other.mean()) >= _LEAST else torch.ones(size).to(kind))
+            other = (1 - sum((theirs[p] for _, theirs in pairs), torch.zeros(size).to(like))).clamp(0, 1)
+            left.append(other if float(other.mean()) >= _LEAST else torch.ones(size).to(like))
         pairs.append((rest, tuple(left)))
     if cover is not None:
         pairs = [(mine * cover[..., 0], theirs) for mine, theirs in pairs]
@@ -83,7 +83,7 @@ def _pair(
     others: Sequence[Picture],
     shape: tuple[int, int],
     painting_shapes: list[tuple[int, int]],
-    kind: Tensor,
+    like: Tensor,
 ) -> tuple[Tensor, tuple[Tensor, ...]]:
     if len(others) != len(painting_shapes):
         message = (
@@ -92,7 +92,7 @@ def _pair(
         )
         raise ArgumentError(message)
     shares = [
-        resized(share_of(m, kind).unsqueeze(-1), s)[..., 0].clamp(0, 1)
+        resized(share_of(m, like).unsqueeze(-1), s)[..., 0].clamp(0, 1)
         for m, s in zip([mine, *others], [shape, *painting_shapes], strict=True)
     ]
     for name, share in zip(["photo", *["painting"] * len(others)], shares, strict=True):

@@ -42,7 +42,7 @@ HISTORY = 10  # number of pairs in the history of L-BFGS
 _FIRST_STEP = 0.01  # one per cent of the range of Lab / 100
 COARSE = 4096  # levels of up to this many pixels are computed in float64
 _ANCHOR_STEP = 4  # the anchor averages over every fourth neighbour
-REPORT_SECONDS = 0.4  # the shortest time between two calls of the callback
+CALL_SECONDS = 0.4  # the shortest time between two calls of the callback
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ def _lab(run: _Run, level: int, z: Tensor) -> Tensor:
     return (run.frame.back(z).view(*run.shapes[level], 3) * 100).to(run.task.photo)
 
 
-def _kind(run: _Run, shape: tuple[int, int]) -> torch.dtype:
+def _dtype(run: _Run, shape: tuple[int, int]) -> torch.dtype:
     """Return the dtype of the networks at a level."""
     return torch.float64 if shape[0] * shape[1] <= COARSE else run.task.photo.dtype
 
@@ -223,7 +223,7 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     with run.phase("graph"):
         theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
     seen = [run.frame.seen(p.reshape(-1, 3).double() / 100) for p in paintings]
-    kind = _kind(run, shape)
+    dtype = _dtype(run, shape)
     regions: list[tuple[Tensor | None, list[Tensor | None]]] = [(None, [None] * len(paintings))]
     if task.shares:
         regions = [
@@ -233,9 +233,9 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     distances = {}
     with run.phase("painting"):
         for drawn in run.networks:
-            graphs = [_in(graph_for(drawn, size, g), kind) for size, g in zip(sizes, theirs, strict=True)]
-            network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten).to(kind)
-            own = _in(graph_for(network, shape, graph), kind)
+            graphs = [_in(graph_for(drawn, size, g), dtype) for size, g in zip(sizes, theirs, strict=True)]
+            network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten).to(dtype)
+            own = _in(graph_for(network, shape, graph), dtype)
             for number, (mine, others) in enumerate(regions):
                 grams = [target_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
                 target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
@@ -244,8 +244,8 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
     return distances
 
 
-def _in(graph: Graph, kind: torch.dtype) -> Graph:
-    return graph if graph.weights is None else graph.with_weights(graph.weights.to(kind))
+def _in(graph: Graph, dtype: torch.dtype) -> Graph:
+    return graph if graph.weights is None else graph.with_weights(graph.weights.to(dtype))
 
 
 def painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -289,19 +289,19 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     """Run L-BFGS at one level and call the callback."""
     done = run.task.checkpoint.iteration if run.task.checkpoint and level == run.task.checkpoint.level else 0
     total = iterations_at(run.options, level)
-    told = time.perf_counter()
-    memory = _history(start.to(_kind(run, run.shapes[level])))
+    last_call = time.perf_counter()
+    memory = _history(start.to(_dtype(run, run.shapes[level])))
     assert isinstance(objective, WeightedSum)
     factors = torch.tensor(list(objective.factors.values()), dtype=torch.float64)
     if exact := _exact(run, level):
         memory.load(exact)
 
-    def report(iteration: int, loss: float, z: Tensor) -> bool | None:
-        nonlocal told
+    def call_back(iteration: int, loss: float, z: Tensor) -> bool | None:
+        nonlocal last_call
         now = time.perf_counter()
-        if run.callback is None or (now - told < REPORT_SECONDS and iteration < total - done):
+        if run.callback is None or (now - last_call < CALL_SECONDS and iteration < total - done):
             return None
-        told = now
+        last_call = now
         image = _lab(run, level, z)
         point = partial(Checkpoint, level, done + iteration, image)
         return run.callback(
@@ -315,7 +315,7 @@ def _minimise(run: _Run, level: int, objective: Objective, start: Tensor) -> Min
     # A trial step of the line search may overflow; its loss is then infinite and the step is shortened.
     with run.phase("optimise"), reusing(), np.errstate(over="ignore", invalid="ignore"):
         return lbfgs(
-            objective, start, iterations=max(0, total - done), history=memory, first=_FIRST_STEP, callback=report
+            objective, start, iterations=max(0, total - done), history=memory, first=_FIRST_STEP, callback=call_back
         )
 
 

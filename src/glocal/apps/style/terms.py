@@ -35,14 +35,14 @@ class ColorFrame:
         return z + self.mean if self.upright else z @ self.color + self.mean
 
 
-def color_frame(paintings: list[Tensor], weights: list[float], kind: str) -> ColorFrame:
+def color_frame(paintings: list[Tensor], weights: list[float], mode: str) -> ColorFrame:
     """Return the frame of the paintings (each (..., 3), Lab / 100), in float64: "plain", "centred" or "white" (unit covariance)."""
     flat = [p.reshape(-1, 3).double() for p in paintings]
     mean = sum((w * p.mean(0) for w, p in zip(weights, flat, strict=True)), torch.zeros(3).to(flat[0]))
     one = torch.eye(3).to(mean)
-    if kind == "plain":
+    if mode == "plain":
         return ColorFrame(torch.zeros_like(mean), one, one)
-    if kind == "centred":
+    if mode == "centred":
         return ColorFrame(mean, one, one)
     second = sum((w * (p.T @ p) / len(p) for w, p in zip(weights, flat, strict=True)), torch.zeros(3, 3).to(flat[0]))
     values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))

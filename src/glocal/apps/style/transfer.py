@@ -36,7 +36,7 @@ from glocal.apps.style.solve import Checkpoint, Task, solve
 from glocal.color_match import matched
 from glocal.errors import InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.kinds import ImageLike, Layout, as_picture
+from glocal.files.images.image_like import ImageLike, Layout, as_picture
 from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe, with_options
 from glocal.files.results import SrgbResult, image_inputs

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from glocal.bench.options import BenchOptions
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.options import option
 
 if TYPE_CHECKING:
@@ -96,4 +96,4 @@ def _finish(name: str, lines: list[Row], output: BenchOutput, run: RunOptions) -
     kept = timing.document(name, lines)
     if output.output is not None:
         timing.write_json(output.output, kept)
-    Report(run).result(kept, timing.text(lines))
+    Console(run).result(kept, timing.text(lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.errors import ArgumentError
 from glocal.options import option
 
@@ -67,11 +67,11 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
 
     methods = {name: work for name, work in methods.items() if wanted(name)}
     blinds = {name: functools.partial(blind, model=name) for name in ("auto", *MODELS) if wanted(name)}
-    report = Report(run)
-    with report.progress("bench denoise") as tell:
+    console = Console(run)
+    with console.progress("bench denoise") as tell:
         scores = bench.run(folders, methods, color=options.color, first=first, progress=tell)
         scores += bench.run_pairs(options.pairs, {"noisy": lambda noisy: noisy, **blinds}, first=first, progress=tell)
     kept = {"benchmark": "denoise", "machine": timing.metadata(), "rows": [asdict(score) for score in scores]}
     if options.output is not None:
         timing.write_json(options.output, kept)
-    report.result(kept, bench.text(scores))
+    console.result(kept, bench.text(scores))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.errors import ArgumentError
 from glocal.options import option
 
@@ -60,12 +60,12 @@ def speech(options: SpeechBenchOptions, run: RunOptions) -> None:
             conditions[Path(given).name] = bench.mixtures(
                 options.clean, folder, snr=options.snr, clips=clips, seed=seed
             )
-    report = Report(run)
-    with report.progress("bench speech") as tell:
+    console = Console(run)
+    with console.progress("bench speech") as tell:
         rows = bench.measure(conditions, compared, progress=tell)
     kept: dict[str, Any] = {"benchmark": "speech", "machine": timing.metadata(), "rows": [asdict(row) for row in rows]}
     if options.noisy is None:
         kept |= {"snr": list(options.snr), "seed": seed}
     if options.output is not None:
         timing.write_json(options.output, kept)
-    report.result(kept, bench.text(rows))
+    console.result(kept, bench.text(rows))

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.errors import GlocalError, ModelError
 from glocal.jobs.memory import available_memory, bytes_text
 from glocal.jobs.processes import usable_cores
@@ -30,7 +30,7 @@ def doctor(run: RunOptions) -> None:
 
     The exit code is 0 if nothing has to be fixed, else 1. Optional parts that are missing are listed, but do not count.
     """
-    report = Report(run)
+    console = Console(run)
     sections = {title: _looked(title, look) for title, look in SECTIONS.items()}
     remedies = [remedy for section in sections.values() for remedy in section.remedies]
     data: dict[str, Any] = {title: dict(section.rows) for title, section in sections.items()}
@@ -39,7 +39,7 @@ def doctor(run: RunOptions) -> None:
         lines.append(title)
         lines += [f"  {name:<16} {text}" for name, text in section.rows]
     lines += ["", *(f"fix: {remedy}" for remedy in remedies)] if remedies else ["", "nothing to fix"]
-    report.result(data | {"remedies": remedies}, "\n".join(lines))
+    console.result(data | {"remedies": remedies}, "\n".join(lines))
     if remedies:
         raise typer.Exit(1)
 

@@ -10,7 +10,7 @@ import typer
 
 from glocal.apps.denoise.options import DataOptions, EvalOptions
 from glocal.cli.commands.train_image import load
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 
 
 def eval_image(
@@ -26,10 +26,10 @@ def eval_image(
     """
     from glocal.apps.denoise.comparison import compare, table
 
-    report = Report(run)
-    loaded = load(data, photos, report)
-    with report.progress("evaluate") as tell:
+    console = Console(run)
+    loaded = load(data, photos, console)
+    with console.progress("evaluate") as tell:
         found = compare(loaded, options, progress=tell)
     rows = [{"method": method} | asdict(score) for method, score in found.scores.items()]
     haar = [asdict(choice) for choice in found.haar]
-    report.result({"sigma": options.sigma, "pictures": found.pictures, "methods": rows, "haar": haar}, table(found))
+    console.result({"sigma": options.sigma, "pictures": found.pictures, "methods": rows, "haar": haar}, table(found))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.apps.speech.options import SpeechEvaluation
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 
 if TYPE_CHECKING:
     from glocal.apps.speech.evaluate import Measured
@@ -30,12 +30,12 @@ def eval_speech(
     from glocal.apps.speech.evaluate import compare_all, compare_levels, compare_paper
     from glocal.errors import InputError
 
-    report = Report(run)
+    console = Console(run)
     loaded = load_speech(data)
     if len(loaded.test) == 0 or len(loaded.val) == 0:
         raise InputError(f"eval speech ({data}): it holds no test or no validation clips. Add speakers or a clips.csv.")
     loaded = replace(loaded, test=loaded.test[: options.clips])
-    with report.progress("evaluate") as tell:
+    with console.progress("evaluate") as tell:
         if options.table == "levels":
             found = compare_levels(loaded, LEVELS, seed=options.seed, tell=tell)
         elif options.table == "all":
@@ -46,7 +46,7 @@ def eval_speech(
     leveled = options.table == "levels"
     rows = [asdict(s) | ({"input_snr": level} if leveled else {}) for level, scores in found.items() for s in scores]
     lines = [_line(s, level if leveled else None) for level, scores in found.items() for s in scores]
-    report.result({"clips": len(loaded.test), "table": options.table, "scores": rows}, "\n".join(lines))
+    console.result({"clips": len(loaded.test), "table": options.table, "scores": rows}, "\n".join(lines))
 
 
 def _line(score: Measured, level: float | None) -> str:

@@ -15,7 +15,7 @@ import typer
 
 from glocal.atomic import check_free, write_whole
 from glocal.cli.shell.batch import BatchOptions
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.cli.shell.flags import arguments_for
 from glocal.errors import InputError
 from glocal.jobs.failures import visible
@@ -44,7 +44,7 @@ def replay(
     from glocal.files.embedded import compare_files, recipe_of
     from glocal.files.provenance import versions
 
-    report = Report(run)
+    console = Console(run)
     recipe = recipe_of(file)
     if options.output is not None:
         check_free(options.output, overwrite=options.overwrite)
@@ -71,7 +71,7 @@ def replay(
         "versions_changed": changed,
         "stopped": bool(recipe.get("stopped")),
     }
-    report.result(data, _verdict(data))
+    console.result(data, _verdict(data))
     if not difference.same_content:
         raise typer.Exit(1)
 

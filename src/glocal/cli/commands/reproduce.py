@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.jobs.memory import bytes_text
 from glocal.paper.options import ReproduceOptions
 
@@ -22,11 +22,11 @@ def reproduce(
     """Run the figures and tables of the paper again and write them to one page that needs no network."""
     from glocal.paper.reproduce import reproduce as write_page
 
-    report = Report(run)
+    console = Console(run)
     command = shlex.join(["glocal", *sys.argv[1:]])
-    with report.progress("reproduce") as tell:
+    with console.progress("reproduce") as tell:
         written = write_page(output, options, command=command, progress=tell)
-    report.say(f"{len(written.pictures)} pictures, {bytes_text(written.size)}; raw files in {output}")
+    console.say(f"{len(written.pictures)} pictures, {bytes_text(written.size)}; raw files in {output}")
     files = {"page": str(written.page), "bytes": written.size}
     files |= {"pictures": [str(p) for p in written.pictures], "records": [str(p) for p in written.records]}  # type: ignore[dict-item]
-    report.result(files, str(written.page))
+    console.result(files, str(written.page))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.studio.server import StudioOptions, serve
 
 
@@ -12,10 +12,10 @@ def studio(options: StudioOptions, run: RunOptions) -> None:
     The page runs the same jobs as the other commands. Only this machine can open it, with the address that is printed.
     Ctrl-C ends it and removes its files.
     """
-    report = Report(run)
+    console = Console(run)
 
     def ready(address: str) -> None:
-        report.result({"address": address}, address)
-        report.say("Ctrl-C ends the studio.")
+        console.result({"address": address}, address)
+        console.say("Ctrl-C ends the studio.")
 
     serve(options, ready)

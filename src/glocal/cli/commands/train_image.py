@@ -10,7 +10,7 @@ import typer
 
 from glocal.apps.denoise.options import DataOptions, DeepTrainOptions, TrainOptions
 from glocal.atomic import make_folder
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.jobs.failures import Stopped
 
 if TYPE_CHECKING:
@@ -42,17 +42,17 @@ def train_image(
 
     options = replace(options, batch=deep.batch or 1)
     with joined(local_device(resolve(options.device))) as ranks:
-        report = Report(run if ranks.first else replace(run, quiet=True))
+        console = Console(run if ranks.first else replace(run, quiet=True))
         make_folder(output)
         if deep.model is not None:
-            _train_deep(data, output, options, deep, photos, report, ranks)
+            _train_deep(data, output, options, deep, photos, console, ranks)
             return
-        loaded = load(data, photos, report, ranks)
+        loaded = load(data, photos, console, ranks)
         counts = loaded.counts()
-        report.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
+        console.say(f"{counts['train']} photos to train, {counts['validation']} to validate, {counts['test']} to test")
         try:
-            with report.progress(f"train {options.recipe}") as tell:
-                net = train(loaded, options, output, progress=lambda p: report.training(p, tell), ranks=ranks)
+            with console.progress(f"train {options.recipe}") as tell:
+                net = train(loaded, options, output, progress=lambda p: console.training(p, tell), ranks=ranks)
         except KeyboardInterrupt as stop:
             raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
         assert net is not None
@@ -61,7 +61,7 @@ def train_image(
     last = read_log(output / f"{options.recipe}.jsonl")[-1]
     path = weights_file(output, options.recipe)
     summary: dict[str, Any] = {"weights": str(path), "validation_psnr": last.validation, "steps": last.step}
-    report.result(summary | {"photos": counts, "skipped": len(loaded.skipped)}, str(path))
+    console.result(summary | {"photos": counts, "skipped": len(loaded.skipped)}, str(path))
 
 
 def _train_deep(
@@ -70,7 +70,7 @@ def _train_deep(
     options: TrainOptions,
     deep: DeepTrainOptions,
     photos: DataOptions,
-    report: Report,
+    console: Console,
     ranks: Ranks,
 ) -> None:
     from glocal.apps.denoise.crops import PackedPhotos
@@ -79,32 +79,32 @@ def _train_deep(
 
     held = {"validation": photos.validation, "seed": photos.split_seed}
     packed = PackedPhotos.load(data) if data.suffix == ".npz" else PackedPhotos.of_folder(data, **held, ranks=ranks)
-    report.say(f"{packed.parts.count('train')} photos to train, {packed.parts.count('validation')} to validate")
+    console.say(f"{packed.parts.count('train')} photos to train, {packed.parts.count('validation')} to validate")
     try:
-        with report.progress(f"train {deep.model}") as tell:
+        with console.progress(f"train {deep.model}") as tell:
             path = train_deep(
                 packed,
                 deep,
                 output,
                 seed=options.seed,
                 device=resolve(options.device),
-                progress=lambda p: report.training(p, tell),
+                progress=lambda p: console.training(p, tell),
                 ranks=ranks,
             )
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
     if ranks.first:
-        report.result({"weights": str(path)}, str(path))
+        console.result({"weights": str(path)}, str(path))
 
 
-def load(data: Path, options: DataOptions, report: Report, ranks: Ranks | None = None) -> Photos:
+def load(data: Path, options: DataOptions, console: Console, ranks: Ranks | None = None) -> Photos:
     """Read the photos, name the files that could not be read, and keep a prepared copy if that was asked for.
 
     Of several processes, each reads its share of the files, and the first one writes the copy.
     """
     from glocal.apps.denoise.data import corner_crops, load_photos, with_crops
 
-    with report.progress("read photos") as tell:
+    with console.progress("read photos") as tell:
         loaded = load_photos(
             data,
             test=options.test,
@@ -114,9 +114,9 @@ def load(data: Path, options: DataOptions, report: Report, ranks: Ranks | None =
             ranks=ranks,
         )
     for name, why in loaded.skipped[:_NAMED]:
-        report.say(f"skipped {name}: {why}")
+        console.say(f"skipped {name}: {why}")
     if loaded.skipped:
-        report.say(f"{len(loaded.skipped)} file(s) could not be read and were skipped")
+        console.say(f"{len(loaded.skipped)} file(s) could not be read and were skipped")
     if options.prepared is not None and (ranks is None or ranks.first):
         loaded.save(Path(options.prepared))
     return with_crops(loaded, [corner_crops(Path(folder)) for folder in options.crops]) if options.crops else loaded

@@ -9,7 +9,7 @@ import typer
 
 from glocal.apps.speech.options import SpeechTraining
 from glocal.atomic import make_folder
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.jobs.failures import Stopped
 
 
@@ -32,45 +32,45 @@ def train_speech(
     from glocal.apps.speech.models import save_trained
     from glocal.apps.speech.train import train_model
 
-    report = Report(run)
+    console = Console(run)
     make_folder(output)
     if options.model == "voice":
-        _train_voice(data, output, options, report)
+        _train_voice(data, output, options, console)
         return
     loaded = load_speech(data)
-    report.say(f"{len(loaded.train)} clips to train, {len(loaded.val)} to validate, {len(loaded.test)} to test")
+    console.say(f"{len(loaded.train)} clips to train, {len(loaded.val)} to validate, {len(loaded.test)} to test")
     try:
-        with report.progress(f"train {options.model}") as tell:
-            net, last = train_model(loaded, options, output, progress=lambda p: report.training(p, tell))
+        with console.progress(f"train {options.model}") as tell:
+            net, last = train_model(loaded, options, output, progress=lambda p: console.training(p, tell))
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoints in {output} stay; run the same command again to go on") from stop
     info = {"seed": options.seed, "validation": round(last.validation, 3)}
     path = save_trained(net, f"speech-{options.model}", output, info=info)
     summary: dict[str, Any] = {"weights": str(path), "validation": last.validation, "model": options.model}
-    report.result(summary, str(path))
+    console.result(summary, str(path))
 
 
-def _train_voice(data: Path, output: Path, options: SpeechTraining, report: Report) -> None:
+def _train_voice(data: Path, output: Path, options: SpeechTraining, console: Console) -> None:
     from glocal.apps.speech.models import load_voice, save_trained
     from glocal.apps.speech.voice_training import VoicePlan, load_recordings, train_voice
 
     start = None if options.start is None else load_voice(options.start)
     parts = load_recordings(data)
-    report.say(", ".join(f"{len(sounds)} of {name}" for name, sounds in parts.items()))
+    console.say(", ".join(f"{len(sounds)} of {name}" for name, sounds in parts.items()))
     plan = VoicePlan.of(steps=options.steps, seed=options.seed, fresh=start is None)
     last: dict[str, float] = {}
 
     def note(line: dict[str, float]) -> None:
         last.update(line)
-        report.say(
+        console.say(
             f"step {line['step']}/{plan.steps}: SI-SDR {line['real']:.2f} dB, white noise {line['white']:.2f} dB"
         )
 
     try:
-        net = train_voice(parts, output, plan, device=options.device, every=options.every, start=start, report=note)
+        net = train_voice(parts, output, plan, device=options.device, every=options.every, start=start, callback=note)
     except KeyboardInterrupt as stop:
         raise Stopped(f"the checkpoint in {output} stays; run the same command again to go on") from stop
     path = save_trained(
         net, "speech-voice", output, info={"seed": options.seed, "validation": round(last.get("real", 0.0), 3)}
     )
-    report.result({"weights": str(path), "validation": last, "model": "voice"}, str(path))
+    console.result({"weights": str(path), "validation": last, "model": "voice"}, str(path))

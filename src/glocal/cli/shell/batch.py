@@ -1,7 +1,7 @@
 """Batches on the command line: the flags, the plan, the summary, and the list of what failed.
 
 A command gives `run_batch` its inputs and two functions. `estimate(task)` says from the header of a file what the work
-will take; `work(task, tell)` does it, writes `task.target` and returns what is worth reporting. Both must be functions
+will take; `work(task, tell)` does it, writes `task.target` and returns what `--json` shows. Both must be functions
 of a module (or `functools.partial`s of one), since `--jobs` sends them to other processes.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from glocal.atomic import write_whole
-from glocal.cli.shell.console import Report
+from glocal.cli.shell.console import Console
 from glocal.cluster.options import ClusterOptions
 from glocal.errors import ArgumentError, GlocalError
 from glocal.jobs.batch import Outcome, Work, check_more, fit_jobs, is_wanted
@@ -67,12 +67,12 @@ def run_batch(
     estimate: Callable[[Task], Cost],
     suffixes: Collection[str],
     options: BatchOptions,
-    report: Report,
+    console: Console,
     also: Sequence[str | None] = (),
     check: Callable[[int], None] | None = None,
     gpu: bool = False,
 ) -> None:
-    """Do the work for every input and report.
+    """Do the work for every input and print the results.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def run_batch(
         See the module's text.
     suffixes : collection of str
         Which files of a folder are meant, such as `glocal.files.images.formats.SUFFIXES`.
-    options, report
+    options, console
         The user's flags, and where to write.
     also : list of str
         Files that are written beside the outputs, None for those that are not.
@@ -96,7 +96,7 @@ def run_batch(
     Raises
     ------
     GlocalError
-        The error of the only input. With several inputs, each failure is reported and the rest go on.
+        The error of the only input. With several inputs, each failure is printed, and the others continue.
     typer.Exit
         With code 1, when some of several inputs failed.
     """
@@ -112,46 +112,52 @@ def run_batch(
     check_more(named, tasks, overwrite=options.overwrite or options.skip_existing)
     memory = options.max_memory or available_memory()
     if options.dry_run:
-        return _show_plan(command, tasks, estimate, options, memory, report)
+        return _show_plan(command, tasks, estimate, options, memory, console)
     jobs, worst = 1, 0
     if not options.on_cluster:  # there, each worker knows its memory
         tasks, jobs, worst = fit_jobs(tasks, estimate, jobs=options.jobs, memory=memory)
     if jobs < min(options.jobs, len(tasks)):
-        report.say(
+        console.say(
             f"{jobs} jobs instead of {min(options.jobs, len(tasks))}: "
             f"one may need {bytes_text(worst)} of {bytes_text(memory)}"
         )
     started = time.monotonic()
     outcomes: list[Outcome] = []
     alone = len(tasks) == 1 and not options.on_cluster
-    elsewhere = _cluster(work, estimate, options, report, gpu=gpu) if options.on_cluster else None
+    elsewhere = _cluster(work, estimate, options, console, gpu=gpu) if options.on_cluster else None
     try:
         for outcome in run_tasks(
-            tasks, work, estimate, jobs=jobs, overwrite=options.overwrite, progress=report.progress, elsewhere=elsewhere
+            tasks,
+            work,
+            estimate,
+            jobs=jobs,
+            overwrite=options.overwrite,
+            progress=console.progress,
+            elsewhere=elsewhere,
         ):
             outcomes.append(outcome)
             if outcome.state == "failed" and not alone:
-                report.say(f"{outcome.task.source}: {outcome.message}")
+                console.say(f"{outcome.task.source}: {outcome.message}")
     except KeyboardInterrupt as stop:
         done = sum(outcome.state == "done" for outcome in outcomes)
         detail = f"{stop}. " if isinstance(stop, Stopped) else ""
         message = f"{detail}{done} of {len(tasks)} done; go on with --skip-existing" if not alone else str(stop)
         raise Stopped(message) from stop
-    _summarise(command, outcomes, options, report, time.monotonic() - started)
+    _summarise(command, outcomes, options, console, time.monotonic() - started)
     if any(outcome.state == "failed" for outcome in outcomes):
         raise typer.Exit(1)
     return None
 
 
 def _cluster(
-    work: Work, estimate: Callable[[Task], Cost], options: BatchOptions, report: Report, *, gpu: bool
+    work: Work, estimate: Callable[[Task], Cost], options: BatchOptions, console: Console, *, gpu: bool
 ) -> Callable[[list[Task], Callback], Iterator[Outcome]]:
     """Return a function that runs tasks on a cluster. Only it imports Dask."""
     from glocal.cluster.folders import run_on_cluster
 
     return functools.partial(
         run_on_cluster, work=work, estimate=estimate, options=options, folder=output_root(options.output),
-        memory=options.max_memory, overwrite=options.overwrite, gpu=gpu, say=report.say,
+        memory=options.max_memory, overwrite=options.overwrite, gpu=gpu, say=console.say,
     )  # fmt: skip
 
 
@@ -161,7 +167,7 @@ def _show_plan(
     estimate: Callable[[Task], Cost],
     options: BatchOptions,
     memory: int,
-    report: Report,
+    console: Console,
 ) -> None:
     """Print what `--dry-run` shows: the size, parts, memory, time and output of each input."""
     rows: list[dict[str, Any]] = []
@@ -187,23 +193,23 @@ def _show_plan(
         lines.append(
             f"{action} {task.source} -> {task.target}: {need.size}{parts}, {bytes_text(need.memory)}{verdict}{takes}"
         )
-    report.result({"command": command, "plan": rows, "memory": memory, "jobs": options.jobs}, "\n".join(lines))
+    console.result({"command": command, "plan": rows, "memory": memory, "jobs": options.jobs}, "\n".join(lines))
 
 
-def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, report: Report, seconds: float) -> None:
+def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, console: Console, seconds: float) -> None:
     """Write results to stdout, counts to stderr, and a list next to the outputs if anything failed."""
     states = [outcome.state for outcome in outcomes]
     failed = [outcome.as_json() for outcome in outcomes if outcome.state == "failed"]
     lines = [line for outcome in outcomes for line in outcome.result.pop("lines", ())]
     lines += [str(outcome.task.target) for outcome in outcomes if outcome.state == "done"]
     listed = _list_failures(command, failed, output_root(options.output), overwrite=options.overwrite)
-    rows = [outcome.as_json() for outcome in outcomes] if report.options.json else []
+    rows = [outcome.as_json() for outcome in outcomes] if console.options.json else []
     # When the result itself went to the standard output, nothing else may be written there.
     data = {"command": command, "results": rows, "seconds": round(seconds, 3)}
-    report.result(data, "\n".join(lines), taken=any(str(outcome.task.target) == "-" for outcome in outcomes))
+    console.result(data, "\n".join(lines), taken=any(str(outcome.task.target) == "-" for outcome in outcomes))
     if len(outcomes) > 1 or states == ["skipped"]:
         counts = f"{states.count('done')} done, {states.count('skipped')} skipped, {states.count('failed')} failed"
-        report.say(f"{command}: {counts}{listed} in {seconds_text(seconds)}")
+        console.say(f"{command}: {counts}{listed} in {seconds_text(seconds)}")
 
 
 def _list_failures(command: str, failed: list[dict[str, Any]], folder: Path, *, overwrite: bool) -> str:

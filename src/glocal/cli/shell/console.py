@@ -30,8 +30,8 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Where a command writes. The library never writes: it reports its progress to the callback that `progress` returns."""
+class Console:
+    """Where a command writes. The library itself never writes: it calls the callback that `progress` yields."""
 
     options: RunOptions = RunOptions()
 
@@ -106,7 +106,7 @@ def _timed(tell: Tell) -> Tell:
 @contextlib.contextmanager
 def _bar(title: str) -> Iterator[Tell]:
     """Draw a bar with rich. On a narrow terminal the details are omitted first, then the bar."""
-    from rich.console import Console
+    from rich.console import Console as Terminal
     from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
     from rich.table import Column
@@ -116,21 +116,21 @@ def _bar(title: str) -> Iterator[Tell]:
         def render(self, task: Task) -> Text:
             return Text(str(task.fields["note"]), no_wrap=True, overflow="ellipsis")
 
-    console = Console(stderr=True)
+    terminal = Terminal(stderr=True)
     name = TextColumn(
         "{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis", ratio=2)
     )
     columns: list[ProgressColumn] = [name]
-    if console.width > 60:
-        columns.append(BarColumn(bar_width=min(40, console.width // 4)))
+    if terminal.width > 60:
+        columns.append(BarColumn(bar_width=min(40, terminal.width // 4)))
     columns += [TextColumn("{task.percentage:>3.0f}%"), Note(table_column=Column(no_wrap=True, ratio=3))]
-    if console.width > 40:
+    if terminal.width > 40:
         columns.append(TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True, expand=True) as bar:
+    with Bar(*columns, console=terminal, transient=True, expand=True) as bar:
         task = bar.add_task(title, total=1.0, note="")
 
         def tell(value: Any) -> None:
-            fraction, note = _read(value, short=console.width < 100)
+            fraction, note = _read(value, short=terminal.width < 100)
             bar.update(task, completed=fraction, note=note)
 
         yield tell

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal.cli.shell.batch import BatchOptions, run_batch
-from glocal.cli.shell.console import Report, RunOptions
+from glocal.cli.shell.console import Console, RunOptions
 from glocal.cli.shell.tiles import needs_tiles, run_tiles
 from glocal.jobs.batch import job_cost, job_work
 from glocal.jobs.job import Job
@@ -24,19 +24,19 @@ def file_command(job: type[Job]) -> Callable[..., None]:
         if sources == ["-"] and batch.output is None:
             batch = replace(batch, output="-")
         work = job(options, files, output, others)
-        report = Report(run)
+        console = Console(run)
         gpu = str(getattr(options, "device", "cpu")).startswith("cuda")
         if needs_tiles(job, sources, batch.output):
-            run_tiles(work, sources[0], options=batch, report=report, gpu=gpu)
+            run_tiles(work, sources[0], options=batch, console=console, gpu=gpu)
             return
         run_batch(
             job.name,
             sources,
-            functools.partial(job_work, job=work, overwrite=batch.overwrite, say=report.say),
+            functools.partial(job_work, job=work, overwrite=batch.overwrite, say=console.say),
             estimate=functools.partial(job_cost, job=work),
             suffixes=job.suffixes,
             options=batch,
-            report=report,
+            console=console,
             also=work.more_outputs(),
             check=work.check,
             gpu=gpu,

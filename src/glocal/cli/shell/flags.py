@@ -58,9 +58,9 @@ def with_flags(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def command(**given: Any) -> Any:
         gathered = {}
-        for name, (kind, fields) in groups.items():
+        for name, (group, fields) in groups.items():
             values = {key: _gathered(given.pop(key)) for key in fields}
-            gathered[name] = kind.given(values) if issubclass(kind, Options) else kind(**values)
+            gathered[name] = group.given(values) if issubclass(group, Options) else group(**values)
         return function(**given, **gathered)
 
     command.__doc__ = function.__doc__

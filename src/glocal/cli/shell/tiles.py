@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.cli.shell.batch import BatchOptions
-from glocal.cli.shell.console import Report
+from glocal.cli.shell.console import Console
 from glocal.cluster.options import ZARR
 from glocal.errors import ArgumentError, GlocalError
 from glocal.files.images.formats import SUFFIXES
@@ -50,8 +50,8 @@ def needs_tiles(job: type[Job], sources: list[str], output: str | None) -> bool:
     return height * width > MAX_PIXELS
 
 
-def run_tiles(job: Job, source: str, *, options: BatchOptions, report: Report, gpu: bool) -> None:
-    """Do a job for one large picture and report.
+def run_tiles(job: Job, source: str, *, options: BatchOptions, console: Console, gpu: bool) -> None:
+    """Do a job for one large picture and print the result.
 
     Raises
     ------
@@ -69,24 +69,24 @@ def run_tiles(job: Job, source: str, *, options: BatchOptions, report: Report, g
     target, started, done = Path(options.output), time.monotonic(), [0]
     if options.dry_run:
         text = plan_text(Path(source), options.tile)
-        report.result({"command": job.name, "input": source, "output": str(target), "plan": text}, text)
+        console.result({"command": job.name, "input": source, "output": str(target), "plan": text}, text)
         return
-    with _runner(options, target, report, done, gpu=gpu) as run:
+    with _runner(options, target, console, done, gpu=gpu) as run:
         try:
-            told = run_picture(
+            shown = run_picture(
                 job, Path(source), target, run, tile=options.tile, skip=options.skip_existing, overwrite=options.overwrite,
-                say=report.say,
+                say=console.say,
             )  # fmt: skip
         except KeyboardInterrupt as stop:
             raise Stopped(f"{done[0]} tiles done; go on with --skip-existing") from stop
     seconds = time.monotonic() - started
-    row = {"input": source, "output": str(target), "seconds": round(seconds, 3), **told}
-    report.result({"command": job.name, "results": [row]}, str(target))
-    report.say(f"{job.name}: {told['state']}, {done[0]} tiles in {seconds_text(seconds)}")
+    row = {"input": source, "output": str(target), "seconds": round(seconds, 3), **shown}
+    console.result({"command": job.name, "results": [row]}, str(target))
+    console.say(f"{job.name}: {shown['state']}, {done[0]} tiles in {seconds_text(seconds)}")
 
 
 @contextlib.contextmanager
-def _runner(options: BatchOptions, target: Path, report: Report, done: list[int], *, gpu: bool) -> Iterator[Run]:
+def _runner(options: BatchOptions, target: Path, console: Console, done: list[int], *, gpu: bool) -> Iterator[Run]:
     """Yield what does the tasks: a cluster, several processes, or this one. It counts them in `done`."""
     memory = options.max_memory or available_memory()
     with contextlib.ExitStack() as stack:
@@ -97,7 +97,7 @@ def _runner(options: BatchOptions, target: Path, report: Report, done: list[int]
             target.absolute().parent.mkdir(parents=True, exist_ok=True)
             runner = cluster_runner(
                 options, folder=target.absolute().parent, memory=options.max_memory, overwrite=False, gpu=gpu,
-                say=report.say,
+                say=console.say,
             )  # fmt: skip
             connected = functools.cache(lambda: stack.enter_context(runner))
             if options.processes:
@@ -109,7 +109,7 @@ def _runner(options: BatchOptions, target: Path, report: Report, done: list[int]
             inner = _several(options.jobs, memory) if options.jobs > 1 else _one_by_one(memory)
 
         def run(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], title: str) -> Iterator[Outcome]:
-            with report.progress(title) as tell:
+            with console.progress(title) as tell:
                 for outcome in inner(tasks, tell, work, estimate):
                     done[0] += outcome.state == "done"
                     yield outcome

@@ -52,9 +52,9 @@ def _add_blocks(file: BinaryIO, pictures: tuple[bytes, ...]) -> None:
     """Add blocks behind the stream information, which is the first one and has 34 bytes."""
     file.seek(4)
     only = file.read(1)[0] & _LAST
-    kinds = [_PICTURE] * len(pictures)
-    kinds[-1] |= only
-    blocks = (bytes([kind]) + len(body).to_bytes(3, "big") + body for kind, body in zip(kinds, pictures, strict=True))
+    types = [_PICTURE] * len(pictures)
+    types[-1] |= only
+    blocks = (bytes([code]) + len(body).to_bytes(3, "big") + body for code, body in zip(types, pictures, strict=True))
     _insert(file, 4 + 4 + 34, b"".join(blocks))
     file.seek(4)
     file.write(b"\0")

@@ -94,7 +94,7 @@ def with_length(file: IO[bytes]) -> io.RawIOBase | None:
 
 
 def _first_frame(head: bytes) -> tuple[int, Frame] | None:
-    """Find the first frame that is followed by another of its kind, or by the end of the file."""
+    """Find the first frame that is followed by a second one of the same stream, or by the end of the file."""
     at = head.find(b"\xff")
     while at >= 0:
         frame = Frame.at(head, at)

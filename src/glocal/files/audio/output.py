@@ -24,7 +24,7 @@ from glocal.files.audio.riff import append_chunk
 Array = npt.NDArray[Any]
 RECIPE_MARK = "glocal:recipe="
 # Letters of a recipe that fit into the comment; other formats lose a comment, or the file, when it is longer.
-_COMMENT_ROOM = {"FLAC": 1 << 20, "OGG": 1 << 20, "MP3": 1 << 20}
+_COMMENT_LETTERS = {"FLAC": 1 << 20, "OGG": 1 << 20, "MP3": 1 << 20}
 
 
 class AudioWriter:
@@ -92,7 +92,7 @@ class AudioWriter:
         self.frames += len(block)
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         try:
             if error is None:
@@ -112,7 +112,7 @@ class AudioWriter:
         except BaseException as failure:
             self._stack.__exit__(type(failure), failure, failure.__traceback__)
             raise
-        return self._stack.__exit__(kind, error, trace)
+        return self._stack.__exit__(error_type, error, trace)
 
     @contextlib.contextmanager
     def _noticing(self) -> Iterator[None]:
@@ -185,16 +185,16 @@ def create_audio(
     channels = channels or (like.channels if like else None)
     if not rate or not channels:
         raise ArgumentError("create_audio: `rate` and `channels` are needed. Give them, or `like`.")
-    name, kind = output_format(str(path), (like.format, like.subtype) if like else None, subtype)
-    if kind == "OPUS" and rate not in OPUS_RATES:
+    name, sample_type = output_format(str(path), (like.format, like.subtype) if like else None, subtype)
+    if sample_type == "OPUS" and rate not in OPUS_RATES:
         known = ", ".join(map(str, OPUS_RATES))
         raise ArgumentError(f"write audio ({path}): Opus has no rate of {rate} Hz. Use one of {known}, or FLAC.")
     tags = dict(like.tags) if like else {}
     tags["comment"] = tags.get("comment", "").partition(RECIPE_MARK)[0].strip()
     text = recipes.to_json(recipe) if recipe is not None else None
-    if text is not None and name not in CHUNKED and len(text) <= _COMMENT_ROOM.get(name, 1500):
+    if text is not None and name not in CHUNKED and len(text) <= _COMMENT_LETTERS.get(name, 1500):
         tags["comment"] = f"{tags['comment']}\n{RECIPE_MARK}{text}".strip()
-    settings = {"samplerate": int(rate), "channels": int(channels), "format": name, "subtype": kind}
+    settings = {"samplerate": int(rate), "channels": int(channels), "format": name, "subtype": sample_type}
     chunks, cover, notes = _carried(like, name)
     if text is not None and name in CHUNKED:
         chunks += ((RECIPE_CHUNK, text.encode()),)
@@ -208,7 +208,7 @@ def _carried(
     chunks, cover = (like.chunks, like.cover) if like else ((), ())
     notes = []
     if chunks and name not in CHUNKED:
-        names = ", ".join(sorted({kind.decode("ascii", "replace").strip() for kind, _ in chunks}))
+        names = ", ".join(sorted({fourcc.decode("ascii", "replace").strip() for fourcc, _ in chunks}))
         notes.append(f"{name} has no place for the chunks {names}: dropped")
     if cover and name not in HOLDERS:
         notes.append(f"{name} gets no cover art: dropped")

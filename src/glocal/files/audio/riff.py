@@ -32,8 +32,8 @@ def check_wav(file: BinaryIO, size: int) -> tuple[str, ...]:
     order = _riff_order(file)
     if order is None:
         return ()
-    for kind, length in _riff_chunks(file, order):
-        if kind == b"data":
+    for fourcc, length in _riff_chunks(file, order):
+        if fourcc == b"data":
             left = size - file.tell()
             if length > left and length not in _UNKNOWN_LENGTHS:
                 note = (
@@ -41,7 +41,7 @@ def check_wav(file: BinaryIO, size: int) -> tuple[str, ...]:
                 )
                 return (note,)
             return ()
-        if kind == b"fmt ":
+        if fourcc == b"fmt ":
             body = file.read(min(length, 16))
             if len(body) < 16:
                 break
@@ -54,8 +54,8 @@ def find_chunk(file: BinaryIO, wanted: bytes) -> bytes:
     """Return the body of a chunk of a WAV file; empty if there is none."""
     order = _riff_order(file)
     if order is not None:
-        for kind, length in _riff_chunks(file, order):
-            if kind == wanted:
+        for fourcc, length in _riff_chunks(file, order):
+            if fourcc == wanted:
                 return file.read(min(length, _MAX_BYTES))
     return b""
 
@@ -70,15 +70,15 @@ def chunks_to_keep(file: BinaryIO) -> tuple[tuple[bytes, bytes], ...]:
         return ()
     end, total = file.seek(0, 2), 0
     found = []
-    for kind, length in _riff_chunks(file, "<"):
+    for fourcc, length in _riff_chunks(file, "<"):
         whole = file.tell() + length <= end
-        if kind in _MADE_ANEW or not whole or not length or total + length > _MAX_BYTES:
+        if fourcc in _MADE_ANEW or not whole or not length or total + length > _MAX_BYTES:
             continue
         body = file.read(length)
-        if kind == b"LIST" and body[:4] == b"INFO":
+        if fourcc == b"LIST" and body[:4] == b"INFO":
             body = _foreign_tags(body)
         if body:
-            found.append((kind, body))
+            found.append((fourcc, body))
             total += len(body)
     return tuple(found)
 
@@ -95,13 +95,13 @@ def _foreign_tags(body: bytes) -> bytes:
     return b"INFO" + out if out else b""
 
 
-def append_chunk(file: BinaryIO, kind: bytes, body: bytes) -> None:
+def append_chunk(file: BinaryIO, fourcc: bytes, body: bytes) -> None:
     """Add a chunk to the end of a complete WAV file, and update its header. Players skip unknown chunks."""
     file.seek(0, 2)
     end = file.tell()
     if end + len(body) + 16 >= 1 << 32:
         return
-    file.write(b"\0" * (end % 2) + kind + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2))
+    file.write(b"\0" * (end % 2) + fourcc + struct.pack("<I", len(body)) + body + b"\0" * (len(body) % 2))
     total = file.tell()
     file.seek(4)
     file.write(struct.pack("<I", total - 8))
@@ -117,13 +117,13 @@ def _riff_order(file: BinaryIO) -> str | None:
 
 
 def _riff_chunks(file: BinaryIO, order: str) -> Iterator[tuple[bytes, int]]:
-    """Kind and length of each chunk, with the file standing at its body."""
+    """Type and length of each chunk, with the file standing at its body."""
     at = 12
     for _ in range(_MAX_CHUNKS):
         file.seek(at)
         chunk = file.read(8)
         if len(chunk) < 8:
             return
-        kind, length = struct.unpack(order + "4sI", chunk)
-        yield kind, length
+        fourcc, length = struct.unpack(order + "4sI", chunk)
+        yield fourcc, length
         at += 8 + length + length % 2

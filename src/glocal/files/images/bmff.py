@@ -30,13 +30,13 @@ class Info:
     """One entry of the list of items, as its whole box and its fields."""
 
     number: int
-    kind: bytes
+    fourcc: bytes
     box: bytes
 
     @property
     def metadata(self) -> bool:
         """Whether it is EXIF or XMP."""
-        return self.kind == b"Exif" or (self.kind == b"mime" and _XMP_TYPE in self.box)
+        return self.fourcc == b"Exif" or (self.fourcc == b"mime" and _XMP_TYPE in self.box)
 
 
 class Container:
@@ -51,11 +51,11 @@ class Container:
     def __init__(self, data: bytes) -> None:
         self.data = data
         top = list(boxes(data, whole=False))
-        metas = [body for kind, body in top if kind == b"meta"]
+        metas = [body for fourcc, body in top if fourcc == b"meta"]
         if len(metas) != 1 or len(metas[0]) < 4:
             raise Unreadable("it is not a file of still pictures")
-        self.sequence = any(kind == b"moov" for kind, _ in top)
-        self.ftyp = next((body for kind, body in top if kind == b"ftyp"), b"")
+        self.sequence = any(fourcc == b"moov" for fourcc, _ in top)
+        self.ftyp = next((body for fourcc, body in top if fourcc == b"ftyp"), b"")
         self.parts = list(boxes(metas[0][4:]))
         self.meta_head = metas[0][:4]
         self.primary = _unsigned(self.part(b"pitm")[4:])
@@ -70,16 +70,16 @@ class Container:
         """Return where each item is."""
         return _places(self.part(b"iloc"))
 
-    def part(self, kind: bytes) -> bytes:
+    def part(self, fourcc: bytes) -> bytes:
         """Return the body of a box inside of `meta`; empty if there is none."""
-        return next((body for found, body in self.parts if found == kind), b"")
+        return next((body for found, body in self.parts if found == fourcc), b"")
 
     def properties(self) -> Iterator[tuple[bytes, bytes]]:
-        """Kind and body of each property of the main picture, in the order of the file."""
+        """Type and body of each property of the main picture, in the order of the file."""
         inner = list(boxes(self.part(b"iprp")))
-        shelf = list(boxes(next((body for kind, body in inner if kind == b"ipco"), b"")))
-        for kind, body in inner:
-            if kind == b"ipma":
+        shelf = list(boxes(next((body for fourcc, body in inner if fourcc == b"ipco"), b"")))
+        for fourcc, body in inner:
+            if fourcc == b"ipma":
                 for index in _associations(body).get(self.primary, ()):
                     if 0 < index & 0x7FFF <= len(shelf):
                         yield shelf[(index & 0x7FFF) - 1]
@@ -118,8 +118,8 @@ def depth_of(data: bytes) -> int:
 
 def colors_of(data: bytes) -> tuple[int, int] | None:
     """Primaries and transfer (ITU-T H.273) of the main picture; None if the file does not state them."""
-    for kind, body in Container(data).properties():
-        if kind == b"colr" and body[:4] == b"nclx" and len(body) >= 8:
+    for fourcc, body in Container(data).properties():
+        if fourcc == b"colr" and body[:4] == b"nclx" and len(body) >= 8:
             primaries, transfer = struct.unpack_from(">HH", body, 4)
             return primaries, transfer
     return None
@@ -143,12 +143,14 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
     bodies = {number: file.bytes_of(number) for number in inside}
     last = max(info.number for info in file.infos)
     described = []
-    for kind, block, suffix in ((b"Exif", exif, b""), (b"mime", xmp, _XMP_TYPE + b"\0")):
+    for fourcc, block, suffix in ((b"Exif", exif, b""), (b"mime", xmp, _XMP_TYPE + b"\0")):
         if block is not None:
             last += 1
             # An EXIF item begins with the distance to its TIFF header.
-            bodies[last] = (b"\0\0\0\0" if kind == b"Exif" else b"") + block
-            infos.append(Info(last, kind, box(b"infe", b"\2\0\0\0", struct.pack(">HH", last, 0), kind, b"\0", suffix)))
+            bodies[last] = (b"\0\0\0\0" if fourcc == b"Exif" else b"") + block
+            infos.append(
+                Info(last, fourcc, box(b"infe", b"\2\0\0\0", struct.pack(">HH", last, 0), fourcc, b"\0", suffix))
+            )
             described.append(last)
     if last > 0xFFFF:
         raise Unreadable("it has too many items")
@@ -157,9 +159,9 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
         b"iref": _references(file, {info.number for info in infos}, described),
         b"iprp": _with_profile(file, icc) if icc else file.part(b"iprp"),
     }
-    order = [kind for kind, _ in file.parts if kind != b"iloc"]
-    order += [kind for kind in parts if kind not in order]
-    rest = b"".join(box(kind, parts.get(kind, file.part(kind))) for kind in order if parts.get(kind, b"x"))
+    order = [fourcc for fourcc, _ in file.parts if fourcc != b"iloc"]
+    order += [fourcc for fourcc in parts if fourcc not in order]
+    rest = b"".join(box(fourcc, parts.get(fourcc, file.part(fourcc))) for fourcc in order if parts.get(fourcc, b"x"))
     head = box(b"ftyp", file.ftyp)
     fixed = len(head) + len(box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, 0))) + 8
     meta = box(b"meta", file.meta_head, rest, _locations(file, infos, bodies, fixed))
@@ -167,7 +169,7 @@ def with_metadata(data: bytes, *, exif: bytes | None, xmp: bytes | None, icc: by
 
 
 def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each box in `data`.
+    """Type and body of each box in `data`.
 
     Raises
     ------
@@ -176,7 +178,7 @@ def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
     """
     at = 0
     while at + 8 <= len(data):
-        size, kind = struct.unpack_from(">I4s", data, at)
+        size, fourcc = struct.unpack_from(">I4s", data, at)
         head = 8
         if size == 1 and at + 16 <= len(data):
             (size,) = struct.unpack_from(">Q", data, at + 8)
@@ -186,13 +188,13 @@ def boxes(data: bytes, *, whole: bool = True) -> Iterator[tuple[bytes, bytes]]:
             if not whole:
                 return
             raise Unreadable("a box of the file is cut short")
-        yield kind, data[at + head : at + size]
+        yield fourcc, data[at + head : at + size]
         at += size
 
 
-def box(kind: bytes, *bodies: bytes) -> bytes:
+def box(fourcc: bytes, *bodies: bytes) -> bytes:
     """Return a box: its size, its four letters, and its content."""
-    return struct.pack(">I4s", 8 + sum(map(len, bodies)), kind) + b"".join(bodies)
+    return struct.pack(">I4s", 8 + sum(map(len, bodies)), fourcc) + b"".join(bodies)
 
 
 def _unsigned(data: bytes) -> int:
@@ -201,12 +203,12 @@ def _unsigned(data: bytes) -> int:
 
 def _infos(body: bytes) -> Iterator[Info]:
     """Return the entries of the list of items."""
-    for kind, inner in boxes(body[6 if body[:1] == b"\0" else 8 :]):
-        wide = {2: 2, 3: 4}.get(inner[0]) if kind == b"infe" and inner else None
+    for fourcc, inner in boxes(body[6 if body[:1] == b"\0" else 8 :]):
+        wide = {2: 2, 3: 4}.get(inner[0]) if fourcc == b"infe" and inner else None
         if wide is None:
-            raise Unreadable("its list of items is of a kind that is not known")
+            raise Unreadable("its list of items has an unknown format")
         number = _unsigned(inner[4 : 4 + wide])
-        yield Info(number, inner[6 + wide : 10 + wide], box(kind, inner))
+        yield Info(number, inner[6 + wide : 10 + wide], box(fourcc, inner))
 
 
 def _places(body: bytes) -> dict[int, Place]:
@@ -269,9 +271,9 @@ def _references(file: Container, kept: set[int], described: list[int]) -> bytes:
     body = file.part(b"iref") or b"\0\0\0\0"
     wide = 4 if body[0] else 2
     out = body[:4]
-    for kind, inner in boxes(body[4:]):
+    for fourcc, inner in boxes(body[4:]):
         if _unsigned(inner[:wide]) in kept:
-            out += box(kind, inner)
+            out += box(fourcc, inner)
     for number in described:
         out += box(b"cdsc", number.to_bytes(wide, "big"), b"\0\1", file.primary.to_bytes(wide, "big"))
     return out if len(out) > 4 else b""

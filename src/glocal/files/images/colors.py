@@ -261,10 +261,10 @@ def _quantised(image: Array, dtype: np.dtype[Any]) -> Array:
 
 def _space(picture: Picture) -> str:
     """How the pixels are coded: "srgb", or "rgb"/"gray" with a profile that has to be applied."""
-    kind = profile_space(picture.icc)
-    if kind is None or kind != ("gray" if picture.gray else "rgb") or picture.icc is None:
+    space = profile_space(picture.icc)
+    if space is None or space != ("gray" if picture.gray else "rgb") or picture.icc is None:
         return "srgb"
-    return "srgb" if is_srgb(picture.icc, kind) else kind
+    return "srgb" if is_srgb(picture.icc, space) else space
 
 
 def _resized(alpha: Array | None, size: tuple[int, ...]) -> Array | None:

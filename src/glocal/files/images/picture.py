@@ -160,10 +160,10 @@ def type_of(depth: str) -> np.dtype[Any]:
     ArgumentError
         The depth is none of "8", "16" and "float".
     """
-    kinds: dict[str, Any] = {"8": np.uint8, "16": np.uint16, "float": np.float32}
-    if depth not in kinds:
-        raise ArgumentError(f"to_depth: `depth` (={depth!r}) is unknown. Use one of {', '.join(kinds)}.")
-    return np.dtype(kinds[depth])
+    dtypes: dict[str, Any] = {"8": np.uint8, "16": np.uint16, "float": np.float32}
+    if depth not in dtypes:
+        raise ArgumentError(f"to_depth: `depth` (={depth!r}) is unknown. Use one of {', '.join(dtypes)}.")
+    return np.dtype(dtypes[depth])
 
 
 def to_type(array: Array, dtype: np.dtype[Any]) -> Array:

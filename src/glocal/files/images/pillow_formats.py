@@ -85,8 +85,8 @@ def decode(data: bytes, empty: Empty = np.empty, *, name: str) -> Picture:
     else:
         picture = picture_from_pil(image)
     if name == "JPEG":
-        comments = tuple(bytes(body) for kind, body in image.applist if kind == "COM")
-        blocks = (body for kind, body in image.applist if kind == "APP13")
+        comments = tuple(bytes(body) for marker, body in image.applist if marker == "COM")
+        blocks = (body for marker, body in image.applist if marker == "APP13")
         picture = replace(picture, comments=comments, iptc=next(filter(None, map(iptc.unwrapped, blocks)), None))
     notes = picture.notes + (("only the first picture of the file is used",) if several else ())
     lossless = name in ("BMP", "TIFF") or (name == "WEBP" and webp.is_lossless(data))

@@ -56,18 +56,18 @@ def decode(data: bytes, empty: Empty = np.empty) -> Picture:
     around = _Surroundings()
     notes: list[str] = []
     packed = 0
-    for kind, body in chunks(data):
-        if kind == b"IDAT":
+    for fourcc, body in chunks(data):
+        if fourcc == b"IDAT":
             packed += len(body)
-        elif kind == b"acTL":
+        elif fourcc == b"acTL":
             notes.append("animation: only the first frame is used")
-        elif kind == b"PLTE" and data[25] == 3:
+        elif fourcc == b"PLTE" and data[25] == 3:
             notes.append("palette converted to RGB")
-        elif kind == b"IHDR" and data[25] == 0 and data[24] < 8:
+        elif fourcc == b"IHDR" and data[25] == 0 and data[24] < 8:
             bits = data[24]
             notes.append("black and white converted to gray" if bits == 1 else f"{bits} bit widened to 8 bit")
         else:
-            around.take(kind, body)
+            around.take(fourcc, body)
     if packed * _MAX_RATIO < needed:
         raise Unreadable(CUT_SHORT)
     pixels, alpha = split_alpha(_decoded(data, empty), empty)
@@ -100,7 +100,7 @@ def _decoded(data: bytes, empty: Empty) -> Array:
     height, width, _ = header(data)
     bits, color = data[24], data[25]
     channels = {0: (), 2: (3,), 4: (2,), 6: (4,)}.get(color)
-    if channels is None or bits < 8 or any(kind == b"tRNS" for kind, _ in chunks(data)):
+    if channels is None or bits < 8 or any(fourcc == b"tRNS" for fourcc, _ in chunks(data)):
         decoded: Array = imagecodecs.png_decode(data)
         return decoded
     pixels = empty((height, width, *channels), np.uint8 if bits == 8 else np.uint16)
@@ -144,9 +144,9 @@ def write(file: BinaryIO, picture: Picture, *, recipe: str | None, level: int = 
 def recipe_in(data: bytes) -> str | None:
     """Return the recipe embedded in a PNG file, or None."""
     around = _Surroundings()
-    for kind, body in chunks(data):
-        if kind == b"iTXt":
-            around.take(kind, body)
+    for fourcc, body in chunks(data):
+        if fourcc == b"iTXt":
+            around.take(fourcc, body)
     return around.text.get(_RECIPE.decode()) or xmp_packets.recipe_in(around.fields.get("xmp"))
 
 
@@ -169,24 +169,24 @@ class _Surroundings:
         self.text: dict[str, str] = {}
         self.room = _MAX_TEXT
 
-    def take(self, kind: bytes, body: bytes) -> None:
+    def take(self, fourcc: bytes, body: bytes) -> None:
         """Sort in one chunk; one that is damaged or too large is left out."""
-        if kind == b"eXIf":
+        if fourcc == b"eXIf":
             self.fields["exif"] = body
-        elif kind == b"cICP" and len(body) == 4:
+        elif fourcc == b"cICP" and len(body) == 4:
             self.fields["colors"] = body
-        elif kind == b"pHYs" and len(body) == 9 and body[8] == 1:
+        elif fourcc == b"pHYs" and len(body) == 9 and body[8] == 1:
             self.fields["dpi"] = body[:8]
-        elif kind == b"iCCP":
+        elif fourcc == b"iCCP":
             icc = self._inflate(body.partition(b"\0")[2][1:])
             if icc:
                 self.fields["icc"] = icc
-        elif kind in (b"tEXt", b"zTXt"):
+        elif fourcc in (b"tEXt", b"zTXt"):
             key, _, rest = body.partition(b"\0")
-            value = rest if kind == b"tEXt" else self._inflate(rest[1:])
+            value = rest if fourcc == b"tEXt" else self._inflate(rest[1:])
             if key and value is not None:
                 self.text[key.decode("latin-1")] = value.decode("latin-1")
-        elif kind == b"iTXt":
+        elif fourcc == b"iTXt":
             self._take_unicode(body)
 
     def _take_unicode(self, body: bytes) -> None:
@@ -211,8 +211,8 @@ class _Surroundings:
         return out if stream.eof else None
 
 
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+def _chunk(fourcc: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + fourcc + body + struct.pack(">I", zlib.crc32(fourcc + body))
 
 
 def _text_chunk(key: bytes, value: bytes) -> bytes:

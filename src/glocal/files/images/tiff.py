@@ -1,7 +1,7 @@
 """TIFF: tifffile for 8 and 16 bit and float pixels, and the EXIF directories that it leaves aside.
 
 Palette, Lab, YCbCr and bilevel files are left to Pillow. Only the first page is ever looked at, and only
-compressions whose decoders stop at the size they are told.
+compressions whose decoders stop at the expected size.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def decode(data: bytes, empty: Empty = np.empty, *, fallback: Callable[[bytes], 
     Raises
     ------
     Unreadable
-        The file is damaged, or of a kind that is not supported.
+        The file is damaged, or its layout is not supported.
     """
     tags = exif_tags.parse(data)
     compression = _number(tags, 259) or 1
@@ -98,7 +98,7 @@ def write(file: BinaryIO, picture: Picture) -> tuple[str, ...]:
     tags = exif_tags.parse(picture.exif) if picture.exif else {}
     inner: dict[int, Directory] = {number: value for number, value in tags.items() if isinstance(value, dict)}
     extra: list[Any] = [
-        (number, tag.kind, tag.count, tag.data, True)
+        (number, tag.field_type, tag.count, tag.data, True)
         for number, tag in sorted(tags.items())
         if isinstance(tag, Tag) and _kept(number, tag) and number not in (exif_tags.ORIENTATION, 305, 270)
     ]
@@ -139,14 +139,14 @@ def recipe_in(data: bytes) -> str | None:
 
 
 def _is_recipe(tag: Tag) -> bool:
-    return tag.kind == 7 and tag.data.startswith(b"{") and b'"recipe":' in tag.data
+    return tag.field_type == 7 and tag.data.startswith(b"{") and b'"recipe":' in tag.data
 
 
 def _kept(number: int, tag: Tag) -> bool:
     """Whether a tag of the first page belongs to the picture, and not to how its pixels are stored."""
     if number in _DESCRIPTIVE:
         return True
-    if number < exif_tags.PRIVATE or number in _NOT_KEPT or len(tag.data) > _MAX_PRIVATE or tag.kind in _OFFSETS:
+    if number < exif_tags.PRIVATE or number in _NOT_KEPT or len(tag.data) > _MAX_PRIVATE or tag.field_type in _OFFSETS:
         return False
     return not (number == _OLD_RECIPE and _is_recipe(tag))
 
@@ -249,7 +249,7 @@ def _dpi(tags: Directory) -> tuple[float, float] | None:
     out = []
     for number in _RESOLUTION:
         tag = tags.get(number)
-        if scale is None or not isinstance(tag, Tag) or tag.kind != 5 or len(tag.data) < 8:
+        if scale is None or not isinstance(tag, Tag) or tag.field_type != 5 or len(tag.data) < 8:
             return None
         top, bottom = struct.unpack("<II", tag.data[:8])
         if not top or not bottom:
@@ -289,9 +289,9 @@ def _is_placeholder(entry: bytes, count: int) -> bool:
 
 def _numbers(tags: Directory, number: int) -> list[int]:
     tag = tags.get(number)
-    if not isinstance(tag, Tag) or tag.kind not in (1, 3, 4, 16):
+    if not isinstance(tag, Tag) or tag.field_type not in (1, 3, 4, 16):
         return []
-    size = {1: 1, 3: 2, 4: 4, 16: 8}[tag.kind]
+    size = {1: 1, 3: 2, 4: 4, 16: 8}[tag.field_type]
     return [int.from_bytes(tag.data[i : i + size], "little") for i in range(0, min(len(tag.data), 64 * size), size)]
 
 
@@ -301,7 +301,7 @@ def _number(tags: Directory, number: int) -> int | None:
 
 def _text(tags: Directory, number: int) -> str | None:
     tag = tags.get(number)
-    if not isinstance(tag, Tag) or tag.kind != 2:
+    if not isinstance(tag, Tag) or tag.field_type != 2:
         return None
     # tifffile writes only ASCII here; other letters are rare and are replaced rather than refused.
     return tag.data.rstrip(b"\0").decode("utf-8", "replace").encode("ascii", "replace").decode()

@@ -26,34 +26,34 @@ def size_of(data: bytes) -> tuple[int, int]:
     Unreadable
         The chunk is damaged.
     """
-    kind, body = next(chunks(data), (b"", b""))
-    if kind == b"VP8X" and len(body) >= 10:
+    fourcc, body = next(chunks(data), (b"", b""))
+    if fourcc == b"VP8X" and len(body) >= 10:
         return int.from_bytes(body[7:10], "little") + 1, int.from_bytes(body[4:7], "little") + 1
-    if kind == b"VP8L" and len(body) >= 5 and body[0] == 0x2F:
+    if fourcc == b"VP8L" and len(body) >= 5 and body[0] == 0x2F:
         bits = int.from_bytes(body[1:5], "little")
         return (bits >> 14 & 0x3FFF) + 1, (bits & 0x3FFF) + 1
-    if kind == b"VP8 " and len(body) >= 10 and body[3:6] == b"\x9d\x01\x2a":
+    if fourcc == b"VP8 " and len(body) >= 10 and body[3:6] == b"\x9d\x01\x2a":
         width, height = struct.unpack_from("<HH", body, 6)
         return height & 0x3FFF, width & 0x3FFF
     raise Unreadable("the WebP header is damaged")
 
 
 def is_lossless(data: bytes) -> bool:
-    """Whether the first picture chunk is of the lossless kind."""
-    return next((kind == b"VP8L" for kind, _ in chunks(data) if kind in (b"VP8L", b"VP8 ")), False)
+    """Whether the first picture chunk is lossless."""
+    return next((fourcc == b"VP8L" for fourcc, _ in chunks(data) if fourcc in (b"VP8L", b"VP8 ")), False)
 
 
 def is_animation(data: bytes) -> bool:
     """Whether there is more than one picture."""
-    return any(kind == b"ANIM" for kind, _ in chunks(data))
+    return any(fourcc == b"ANIM" for fourcc, _ in chunks(data))
 
 
 def has_alpha(data: bytes) -> bool:
     """Whether the header declares an alpha channel."""
-    kind, body = next(chunks(data), (b"", b""))
-    if kind == b"VP8X":
+    fourcc, body = next(chunks(data), (b"", b""))
+    if fourcc == b"VP8X":
         return bool(body[:1] and body[0] & 0x10)
-    return kind == b"VP8L" and len(body) >= 5 and bool(body[4] & 0x10)
+    return fourcc == b"VP8L" and len(body) >= 5 and bool(body[4] & 0x10)
 
 
 def decode(data: bytes, empty: Empty = np.empty) -> Picture:
@@ -89,14 +89,14 @@ def metadata(data: bytes) -> dict[str, Any]:
 def with_metadata(data: bytes, picture: Picture, height: int, width: int) -> bytes | None:
     """Return a WebP file with other EXIF and XMP, whose stored size is `height` x `width`."""
     found = dict(chunks(data))
-    kind = b"VP8L" if b"VP8L" in found else b"VP8 "
-    if kind not in found or b"ANIM" in found:
+    fourcc = b"VP8L" if b"VP8L" in found else b"VP8 "
+    if fourcc not in found or b"ANIM" in found:
         return None
     flags = 0x20 * (picture.icc is not None) | 0x10 * (picture.alpha is not None)
     flags |= 0x08 * (picture.exif is not None) | 0x04 * (picture.xmp is not None)
     extent = (width - 1).to_bytes(3, "little") + (height - 1).to_bytes(3, "little")
     parts = [(b"VP8X", bytes([flags, 0, 0, 0]) + extent)]
-    parts += [(name, found[name]) for name in (b"ICCP", b"ALPH", kind) if name in found]
+    parts += [(name, found[name]) for name in (b"ICCP", b"ALPH", fourcc) if name in found]
     parts += [(b"EXIF", picture.exif or b""), (b"XMP ", picture.xmp or b"")]
     body = b"".join(
         name + struct.pack("<I", len(part)) + part + b"\0" * (len(part) % 2) for name, part in parts if part
@@ -105,7 +105,7 @@ def with_metadata(data: bytes, picture: Picture, height: int, width: int) -> byt
 
 
 def chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each chunk."""
+    """Type and body of each chunk."""
     at = 12
     while at + 8 <= len(data):
         length = int.from_bytes(data[at + 4 : at + 8], "little")

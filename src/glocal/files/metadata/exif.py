@@ -25,18 +25,18 @@ _MAX_TAGS, _MAX_BYTES, _MAX_DEPTH = 4096, 64 << 20, 4
 class Tag:
     """One field of a directory: its TIFF type, and its value as little-endian bytes."""
 
-    kind: int
+    field_type: int
     data: bytes
 
     @property
     def count(self) -> int:
         """Number of items of the tag's type."""
-        return len(self.data) // _ITEM[self.kind]
+        return len(self.data) // _ITEM[self.field_type]
 
     def integer(self) -> int | None:
         """Return the first item as an integer, or None when the tag holds no integers."""
-        size = _ITEM[self.kind]
-        if self.kind not in (1, 3, 4, 13, 16, 18) or len(self.data) < size:
+        size = _ITEM[self.field_type]
+        if self.field_type not in (1, 3, 4, 13, 16, 18) or len(self.data) < size:
             return None
         return int.from_bytes(self.data[:size], "little")
 
@@ -95,8 +95,8 @@ def settle(block: bytes, turn: int = 1) -> bytes:
     order, start, end = place
     out = bytearray(block)
     for at in range(start, end, 12):
-        number, kind = struct.unpack_from(order + "HH", out, at)
-        size = _ITEM.get(kind, 8)
+        number, field_type = struct.unpack_from(order + "HH", out, at)
+        size = _ITEM.get(field_type, 8)
         if number == ORIENTATION and size <= 4:
             out[at + 8 : at + 8 + size] = turn.to_bytes(size, "little" if order == "<" else "big")
     struct.pack_into(order + "I", out, end, 0)
@@ -152,9 +152,9 @@ def _pack_directory(tags: Directory, base: int) -> bytes:
             body += struct.pack("<HHII", number, 4, 1, at + len(tail))
             tail += block + b"\0" * (len(block) % 2)
         elif len(value.data) <= 4:
-            body += struct.pack("<HHI", number, value.kind, value.count) + value.data.ljust(4, b"\0")
+            body += struct.pack("<HHI", number, value.field_type, value.count) + value.data.ljust(4, b"\0")
         else:
-            body += struct.pack("<HHII", number, value.kind, value.count, at + len(tail))
+            body += struct.pack("<HHII", number, value.field_type, value.count, at + len(tail))
             tail += value.data + b"\0" * (len(value.data) % 2)
     return body + b"\0\0\0\0" + tail
 
@@ -205,8 +205,8 @@ class _Reader:
             self.tags += 1
             if at + entry_size > len(self.data) or self.tags > _MAX_TAGS:
                 break
-            number, kind, items, inline = struct.unpack_from(self.order + entry_format, self.data, at)
-            value = self._value(kind, items, inline)
+            number, field_type, items, inline = struct.unpack_from(self.order + entry_format, self.data, at)
+            value = self._value(field_type, items, inline)
             if value is None:
                 continue
             target = value.integer()
@@ -216,9 +216,9 @@ class _Reader:
                 out[number] = inner
         return out
 
-    def _value(self, kind: int, items: int, inline: bytes) -> Tag | None:
+    def _value(self, field_type: int, items: int, inline: bytes) -> Tag | None:
         """One tag with its value brought to little-endian order; None if it is unknown or reaches beyond the data."""
-        size = _ITEM.get(kind, 0) * items
+        size = _ITEM.get(field_type, 0) * items
         self.bytes += size
         if size == 0 or size > len(self.data) or self.bytes > _MAX_BYTES:
             return None
@@ -228,7 +228,7 @@ class _Reader:
             raw = bytes(self.data[at : at + size])
         if len(raw) != size:
             return None
-        unit = _UNIT[kind]
+        unit = _UNIT[field_type]
         if self.order == ">" and unit > 1:
             raw = b"".join(raw[i : i + unit][::-1] for i in range(0, size, unit))
-        return Tag(kind, raw)
+        return Tag(field_type, raw)

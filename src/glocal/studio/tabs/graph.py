@@ -58,7 +58,7 @@ class GraphTab:
         self.go.click(self._show, everything, outputs, **quiet)
         self.picture.select(self._click, everything, outputs, trigger_mode="always_last", **quiet)
         for name, widget in self.widgets.items():
-            event = widget.release if self.controls[name].kind == "slider" else widget.submit
+            event = widget.release if self.controls[name].widget == "slider" else widget.submit
             event(self._show, everything, outputs, trigger_mode="always_last", **quiet)
 
     def _sample(self, request: gr.Request) -> str:
