@@ -52,7 +52,7 @@ def test_wrong_usage():
 )
 def test_mistyped_commands(capsys, arguments, meant):
     assert main.run(arguments) == 2
-    assert f"No such command '{arguments[-1]}'. Did you mean '{meant}'?" in capsys.readouterr().err
+    assert f"No such command '{arguments[-1]}'. Did you mean '{meant}'? Try: `" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [["-h"], ["style", "-h"], ["bench", "-h"], ["bench", "graph", "-h"]])

@@ -57,7 +57,8 @@ def _described(error: BaseException) -> str:
         context = getattr(error, "ctx", None)
         name = context.command_path if context else "glocal"
         fact = error.format_message().replace("Value error, ", "").rstrip(".")  # type: ignore[attr-defined]
-        return f"error: {fact}. Try: `{name} --help`."
+        end = "" if fact.endswith("?") else "."
+        return f"error: {fact}{end} Try: `{name} --help`."
     if _lacks_memory(error):
         return "error: there is not enough memory. Try: a smaller input or --max-memory."
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from glocal.errors import ArgumentError, GlocalError, InputError, OutputError
-from glocal.jobs.job import Cost
+from glocal.jobs.inputs import Cost, silent
 
 DEFAULT_PATTERN = "{stem}_{command}{ext}"
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 PIPED = ".wav"  # the format of a pipe; commands that cannot write it have no pipe
 
 
@@ -40,7 +42,13 @@ class _Found:
 
 
 def plan_tasks(
-    command: str, inputs: Sequence[str], *, output: str | None, recursive: bool, suffixes: Collection[str]
+    command: str,
+    inputs: Sequence[str],
+    *,
+    output: str | None,
+    recursive: bool,
+    suffixes: Collection[str],
+    say: Callable[[str], None] = silent,
 ) -> list[Task]:
     """Pair every input file with its output.
 
@@ -53,11 +61,13 @@ def plan_tasks(
         those of the folders inside.
     output
         A file (for one input), a folder, a pattern with `{stem}`, `{ext}`, `{name}` or `{command}` in its last
-        part, or None for `DEFAULT_PATTERN` beside each input. Below a folder the tree of the inputs is kept.
+        part, or None for `DEFAULT_PATTERN` next to each input. Below a folder the tree of the inputs is kept.
     recursive
         See `inputs`.
     suffixes
         With their dots, in lower case.
+    say
+        Gets a line about inputs that are left out.
 
     Returns
     -------
@@ -93,16 +103,22 @@ def plan_tasks(
         taken[key] = task.source
     # What an earlier run made of one of the inputs is no input: -o "{stem}_new{ext}" next to them, run a second time.
     made = {task.target.absolute() for task in tasks if task.target.absolute() != task.source.absolute()}
+    left_out = [str(task.source) for task in tasks if task.source.absolute() in made]
+    if left_out:
+        names = ", ".join(left_out[:3]) + (", ..." if len(left_out) > 3 else "")
+        say(
+            f"{command}: {len(left_out)} of {len(tasks)} inputs are left out, since other inputs are written there: {names}"
+        )
     return [task for task in tasks if task.source.absolute() not in made]
 
 
 def check_mounted(*names: str | None) -> None:
-    """Refuse addresses such as s3://BUCKET/NAME, which are not paths.
+    """Refuse addresses such as s3://BUCKET/NAME, which are not paths. A single letter is a drive of Windows.
 
-    >>> check_mounted("scans/a.png", None)
+    >>> check_mounted("scans/a.png", "C://scans/a.png", None)
     """
     for name in names:
-        if name is not None and "://" in name:
+        if name is not None and _ADDRESS.match(name):
             raise InputError(
                 f"file ({name}): it is an address, and files are read and written by their paths. "
                 "Mount the storage, for example with rclone or s3fs, and give the path."

@@ -129,8 +129,14 @@ class StyleJob(Job):
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Return the two names of `--regions A=B`."""
-    mine, _, theirs = text.partition("=")
-    if not (mine and theirs):
+    """Return the two names of `--regions A=B`. If a name contains a `=`, the files that exist decide.
+
+    >>> _pair("sky.png=painted_sky.png")
+    ('sky.png', 'painted_sky.png')
+    """
+    parts = text.split("=")
+    pairs = [("=".join(parts[:k]), "=".join(parts[k:])) for k in range(1, len(parts))]
+    pairs = [(mine, theirs) for mine, theirs in pairs if mine and theirs]
+    if not pairs:
         raise ArgumentError(f"--regions: `{text}` names no pair. Write it like sky.png=painted_sky.png.")
-    return mine, theirs
+    return next((pair for pair in pairs if all(Path(name).is_file() for name in pair)), pairs[0])

@@ -96,7 +96,8 @@ def test_json_recipe_compare_and_preview(folder, capsys):
 
 
 def test_regions_and_init(folder):
-    assert run(["style", "photo.png", "painting.png", "-o", "a.png", *QUICK, "--regions", "mask.png=mask.png"]) == 0
+    os.link("mask.png", "sky=blue.png")  # a name with the sign that joins a pair
+    assert run(["style", "photo.png", "painting.png", "-o", "a.png", *QUICK, "--regions", "sky=blue.png=mask.png"]) == 0
     assert run(["style", "photo.png", "painting.png", "-o", "b.png", *QUICK, "--init", "photo"]) == 0
     assert run(["style", "photo.png", "painting.png", "-o", "c.png", *QUICK, "--init", "other.png"]) == 0
     assert len({Path(name).read_bytes() for name in ("a.png", "b.png", "c.png")}) == 3

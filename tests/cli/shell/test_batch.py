@@ -252,6 +252,17 @@ def test_a_folder_without_pictures(tmp_path):
     )
 
 
+def test_results_of_other_inputs_are_left_out_with_a_line(tmp_path):
+    for name in ("a.png", "a_new.png", "b.png"):
+        (tmp_path / name).touch()
+    lines = []
+    settings = {"output": str(tmp_path / "{stem}_new{ext}"), "recursive": False, "suffixes": SUFFIXES}
+    tasks = plan_tasks("copy", [str(tmp_path)], **settings, say=lines.append)
+    assert [task.source.name for task in tasks] == ["a.png", "b.png"]
+    left_out = tmp_path / "a_new.png"
+    assert lines == [f"copy: 1 of 3 inputs are left out, since other inputs are written there: {left_out}"]
+
+
 def test_output_root():
     assert output_root(None) == Path()
     assert output_root("out/x.png") == output_root("out/{stem}.png") == output_root("out/") == Path("out")

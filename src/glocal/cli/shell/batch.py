@@ -87,7 +87,7 @@ def run_batch(
     options, console
         The user's flags, and where to write.
     also : list of str
-        Files that are written beside the outputs, None for those that are not.
+        Files that are written next to the outputs, None for those that are not.
     check : callable or None
         Called with the number of inputs before anything is done; raises if the flags do not fit it.
     gpu : bool
@@ -103,7 +103,14 @@ def run_batch(
     if options.skip_existing and options.overwrite:
         raise ArgumentError("--skip-existing and --overwrite contradict each other. Give one of them.")
     options.check(jobs=options.jobs)
-    tasks = plan_tasks(command, inputs, output=options.output, recursive=options.recursive, suffixes=suffixes)
+    tasks = plan_tasks(
+        command,
+        inputs,
+        output=options.output,
+        recursive=options.recursive,
+        suffixes=suffixes,
+        say=console.say,
+    )
     if options.skip_existing:
         tasks = [replace(task, skip=True) for task in tasks]
     if check is not None:
