@@ -7,6 +7,9 @@ states the fact first (the argument with its value, shapes with axis names) and 
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 
 class GlocalError(Exception):
     """Base of all errors that glocal raises on purpose."""
@@ -60,3 +63,35 @@ class MissingDependencyError(GlocalError, RuntimeError):
     """An optional library that this call needs is not installed."""
 
     exit_code = 1
+
+
+def needed(module: str, user: str, extra: str) -> Any:
+    """Import an optional library, and return the module.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    user : str
+        What needs it, for the message.
+    extra : str
+        The extra of glocal that installs it.
+
+    Raises
+    ------
+    MissingDependencyError
+        It cannot be imported.
+
+    Examples
+    --------
+    >>> needed("no_such_library", "plot: the chart", "plot")
+    Traceback (most recent call last):
+    ...
+    glocal.errors.MissingDependencyError: plot: the chart needs no_such_library, which cannot be imported (...
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        library = module.partition(".")[0]
+        message = f"{user} needs {library}, which cannot be imported ({error}). Run `pip install 'glocal[{extra}]'`."
+        raise MissingDependencyError(message) from error

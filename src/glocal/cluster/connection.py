@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from glocal.cluster.options import ClusterOptions
-from glocal.errors import DeviceError, InputError, MissingDependencyError
+from glocal.errors import DeviceError, InputError, needed
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -62,13 +62,10 @@ def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str
     DeviceError
         The scheduler does not answer, or has no worker.
     """
-    try:
-        import dask
-        from distributed import Client
-    except ImportError as error:
-        raise MissingDependencyError(
-            "cluster: the library distributed is not installed. Run `pip install 'glocal[cluster]'`."
-        ) from error
+    needed("distributed", "the cluster", "cluster")
+    import dask
+    from distributed import Client
+
     with contextlib.ExitStack() as stack:
         stack.enter_context(dask.config.set({"distributed.logging.distributed": "error"}))
         if options.cluster is not None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.errors import InputError, MissingDependencyError
+from glocal.errors import InputError, needed
 from glocal.files.images.picture import Array
 
 _STATE = "glocal.json"  # what the store is made from, as long as it is not finished
@@ -27,13 +27,7 @@ def zarr_library() -> Any:
     MissingDependencyError
         It is not installed.
     """
-    try:
-        import zarr
-    except ImportError as error:
-        raise MissingDependencyError(
-            "zarr: the library zarr is not installed. Run `pip install 'glocal[cluster]'`."
-        ) from error
-    return zarr
+    return needed("zarr", "a picture in a .zarr store", "cluster")
 
 
 class ZarrPixels:

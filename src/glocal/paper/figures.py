@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from glocal.errors import MissingDependencyError
+from glocal.errors import needed
 from glocal.paper.blocks import Array, Part, Plate
 
 # Background and ink: the colours of a block in page.html.j2.
@@ -72,11 +71,7 @@ def check_plotting() -> None:
     MissingDependencyError
         It is not installed.
     """
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        message = f"reproduce: the plots need matplotlib, which cannot be imported ({error}). Install glocal[plot]."
-        raise MissingDependencyError(message) from error
+    needed("matplotlib.figure", "reproduce: the page", "plot")
 
 
 def plotted(

@@ -47,8 +47,8 @@ def test_a_missing_matplotlib_is_noticed_before_the_work(tmp_path, capsys, monke
     monkeypatch.setattr("glocal.paper.reproduce.make_section", lambda *arguments: pytest.fail("the work began"))
     assert main.run(["reproduce", "-o", str(tmp_path / "r")]) == MissingDependencyError.exit_code
     said = capsys.readouterr().err
-    assert "the plots need matplotlib, which cannot be imported (" in said
-    assert said.endswith("Try: install glocal[plot].\n")
+    assert "the page needs matplotlib, which cannot be imported (" in said
+    assert said.endswith("Try: run `pip install 'glocal[plot]'`.\n")
     assert not (tmp_path / "r").exists()
 
 

@@ -16,9 +16,7 @@ from glocal.apps.color.recolor import SAMPLE, Look, applied, fit, loaded, weighe
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.image_like import ImageLike, LargeMask, as_picture
-from glocal.files.images.picture import Array, Picture
-
-_ROWS = 256  # read at a time
+from glocal.files.images.picture import Array, Picture, row_bands
 
 
 def look_for(
@@ -108,8 +106,7 @@ def _weights(alpha: Any, mask: LargeMask | None) -> Callable[[slice], Array] | N
         return None
     most = 1.0
     if alpha is not None:
-        height = alpha.shape[0]
-        most = max(float(alpha[top : top + _ROWS].max()) for top in range(0, height, _ROWS))
+        most = max(float(alpha[rows].max()) for rows in row_bands(alpha.shape[0]))
 
     def weights(rows: slice) -> Array:
         every = slice(None)
@@ -124,7 +121,7 @@ def _weights(alpha: Any, mask: LargeMask | None) -> Callable[[slice], Array] | N
 def _sampled(pixels: Any, weights: Callable[[slice], Array] | None) -> tuple[Array, Array | None]:
     """Return at most `SAMPLE` pixels (m, 3) with a weight, evenly chosen, and their weights (m,)."""
     height, width, _ = pixels.shape
-    bands = [slice(top, min(height, top + _ROWS)) for top in range(0, height, _ROWS)]
+    bands = row_bands(height)
     sizes = [(rows.stop - rows.start) * width if weights is None else np.count_nonzero(weights(rows)) for rows in bands]
     ends = np.cumsum(sizes, dtype=np.int64)
     count = int(ends[-1])

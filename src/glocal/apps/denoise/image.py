@@ -26,7 +26,7 @@ from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.apps.denoise.plan import plan_for
 from glocal.errors import InputError
 from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_values
-from glocal.files.images.picture import Picture, to_type, type_of
+from glocal.files.images.picture import Picture, row_bands, to_type, type_of
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe
 from glocal.files.results import ImageResult, image_inputs
@@ -35,7 +35,6 @@ from glocal.options import takes_options
 from glocal.progress import Callback, Meter
 
 SMALLEST = 8
-_ROWS = 256  # converted at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -77,8 +76,8 @@ class Denoised(ImageResult):
         if source.dtype == dtype:
             return replace(self.original, pixels=source)
         pixels = _empty(self.scratch, source.shape, dtype)
-        for top in range(0, len(source), _ROWS):
-            pixels[top : top + _ROWS] = to_type(source[top : top + _ROWS], dtype)
+        for rows in row_bands(len(source)):
+            pixels[rows] = to_type(source[rows], dtype)
             _release(self.scratch)
         return replace(self.original, pixels=pixels)
 
@@ -204,8 +203,7 @@ def residual_picture(result: Denoised) -> Picture:
     gain = 0.5 / (4 * max(result.sigma, 1e-6))
     before, after = result.original.pixels, result.values
     shown = _empty(result.scratch, after.shape, np.uint8)
-    for top in range(0, len(after), _ROWS):
-        rows = slice(top, top + _ROWS)
+    for rows in row_bands(len(after)):
         removed = to_type(before[rows], np.dtype(np.float32)) - to_type(after[rows], np.dtype(np.float32))
         shown[rows] = to_type(np.clip(0.5 + gain * removed, 0, 1).astype(np.float32), np.dtype(np.uint8))
     _release(result.scratch)
@@ -262,7 +260,7 @@ def _check(picture: Picture, name: str = "picture") -> None:
         raise InputError(message)
     if picture.pixels.dtype.kind != "f":
         return
-    bad = sum(int((~np.isfinite(picture.pixels[top : top + _ROWS])).sum()) for top in range(0, picture.size[0], _ROWS))
+    bad = sum(int((~np.isfinite(picture.pixels[rows])).sum()) for rows in row_bands(picture.size[0]))
     if bad:
         message = f"denoise: the {name} holds {bad} value(s) that are NaN or infinite. Replace them first."
         raise InputError(message)

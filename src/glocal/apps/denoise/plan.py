@@ -36,13 +36,12 @@ from glocal.apps.denoise.options import DenoiseOptions
 from glocal.apps.denoise.parts import removed_parts
 from glocal.files.images.colors import white_of
 from glocal.files.images.image_like import LargeMask
-from glocal.files.images.picture import Array, to_type
+from glocal.files.images.picture import Array, row_bands, to_type
 from glocal.machine import has_bfloat16
 
 WHOLE = 1 << 16  # pictures up to so many pixels are searched as a whole
 RADIUS = 10
 GRAIN = 0.1  # of the finest luma noise that the model photo leaves
-_ROWS = 256  # read at a time
 _CHROMA = 4.0  # colour differences are weaker than luminance: they are treated like a picture with more noise
 
 # Rows: luminance, red - blue, green - magenta; orthonormal, so white noise stays white and as strong.
@@ -253,8 +252,8 @@ def _unit(pixels: Array, white: float) -> Array:
 
 
 def _bands(pixels: Any, white: float) -> Iterator[Tensor]:
-    for top in range(0, pixels.shape[0], _ROWS):
-        yield to_planes(_unit(np.asarray(pixels[top : top + _ROWS]), white))
+    for rows in row_bands(pixels.shape[0]):
+        yield to_planes(_unit(np.asarray(pixels[rows]), white))
 
 
 def _networks(pixels: Any, white: float, sigma: float, options: DenoiseOptions, models: Path) -> tuple[Calibrated, ...]:

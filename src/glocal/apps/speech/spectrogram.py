@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glocal.apps.speech.blocks import Rows
-from glocal.errors import MissingDependencyError
+from glocal.errors import needed
 
 _COLUMNS = 1024
 _RANGE = 80  # decibels between black and white
@@ -17,11 +16,7 @@ _RANGE = 80  # decibels between black and white
 
 def check_plotting() -> None:
     """Refuse to start where matplotlib is missing."""
-    try:
-        importlib.import_module("matplotlib.figure")
-    except ImportError as error:
-        message = f"speech: `plot` needs matplotlib, which cannot be imported ({error}). Install glocal[plot]."
-        raise MissingDependencyError(message) from error
+    needed("matplotlib.figure", "speech: `plot`", "plot")
 
 
 class Spectrogram:

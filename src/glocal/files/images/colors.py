@@ -16,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from glocal.errors import InputError
-from glocal.files.images.picture import Array, Picture, check_finite, to_type, type_of, with_alpha
+from glocal.files.images.picture import Array, Picture, check_finite, row_bands, to_type, type_of, with_alpha
 from glocal.files.images.scratch import Scratch
 from glocal.files.metadata.matrix_profiles import matrix_profile
 from glocal.files.metadata.profiles import is_srgb, profile_space, srgb_profile, transform
 
 _SAMPLE = 1 << 20  # values from which the white of a float picture is found
-_ROWS = 256  # read at a time
 
 
 def white_of(pixels: Any) -> float:
@@ -37,12 +36,12 @@ def white_of(pixels: Any) -> float:
     """
     if pixels.dtype.kind != "f" or 0 in pixels.shape:
         return 1.0
-    bands = [(top, top + _ROWS) for top in range(0, pixels.shape[0], _ROWS)]
-    if not max(float(pixels[top:end].max()) for top, end in bands) > 1:
+    bands = row_bands(pixels.shape[0])
+    if not max(float(pixels[rows].max()) for rows in bands) > 1:
         return 1.0
     row = math.prod(pixels.shape[1:])
     step = max(1, row * pixels.shape[0] // _SAMPLE)
-    some = [pixels[top:end].reshape(-1)[-(top * row) % step :: step] for top, end in bands]
+    some = [pixels[rows].reshape(-1)[-(rows.start * row) % step :: step] for rows in bands]
     return max(1.0, float(np.quantile(np.concatenate(some), 0.999, method="higher")))
 
 
@@ -76,7 +75,7 @@ def srgb_in(scratch: Scratch, picture: Picture) -> Array:
     """Compute `to_srgb` into a temporary file, by bands of rows. The values are the same."""
     white = white_of(picture.pixels)
     values = scratch.empty((*picture.size, 3), np.float32)
-    for rows in _bands(picture.size[0]):
+    for rows in row_bands(picture.size[0]):
         values[rows] = _to_srgb(replace(picture, pixels=picture.pixels[rows]), white)
         scratch.release()
     return values
@@ -141,7 +140,7 @@ def from_srgb(picture: Picture, image: Array, *, depth: str = "keep") -> Picture
 def from_srgb_in(scratch: Scratch, picture: Picture, image: Array, *, depth: str = "keep") -> Picture:
     """Do what `from_srgb` does for an image of the same size, into temporary files, by bands of rows."""
     dtype = picture.pixels.dtype if depth == "keep" else type_of(depth)
-    bands = _bands(picture.size[0])
+    bands = row_bands(picture.size[0])
     facts = _Facts(
         white_of(picture.pixels),
         picture.gray and all(_neutral(image[rows]) for rows in bands),
@@ -170,10 +169,6 @@ class _Facts:
     white: float
     gray: bool
     beyond: bool
-
-
-def _bands(height: int) -> list[slice]:
-    return [slice(top, min(height, top + _ROWS)) for top in range(0, height, _ROWS)]
 
 
 def _from_srgb(picture: Picture, image: Array, dtype: np.dtype[Any], facts: _Facts) -> Picture:

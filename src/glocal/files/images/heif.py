@@ -10,13 +10,12 @@ import numpy as np
 from glocal.errors import MissingDependencyError
 from glocal.files.images import bmff
 from glocal.files.images.formats import FORMATS
-from glocal.files.images.picture import Array, Empty, Picture, split_alpha, unmultiplied, with_alpha
+from glocal.files.images.picture import Array, Empty, Picture, row_bands, split_alpha, unmultiplied, with_alpha
 from glocal.files.metadata.profiles import numbered_profile
 
 NAMES = ("AVIF", "HEIF")
 LOSSLESS = 100
 _FULL_COLOR = 90  # from this quality on AVIF keeps the full resolution of the colours
-_ROWS = 256  # scaled at a time
 _SPEED = 6  # of 10, as in Pillow; 0 takes a hundred times longer for files that are a tenth smaller
 
 
@@ -97,9 +96,9 @@ def _scaled(array: Array, bits: int, goal: int, empty: Empty = np.empty) -> Arra
     """Values of so many bits spread over the range of `goal` bits; there and back is the same."""
     top, full = 2**bits - 1, 2**goal - 1
     out = empty(array.shape, np.uint16)
-    for first in range(0, len(array), _ROWS):
-        values = np.minimum(array[first : first + _ROWS], top).astype(np.uint32)
-        out[first : first + _ROWS] = (values * full + top // 2) // top
+    for rows in row_bands(len(array)):
+        values = np.minimum(array[rows], top).astype(np.uint32)
+        out[rows] = (values * full + top // 2) // top
     return out
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import srgb_in, to_srgb
-from glocal.files.images.picture import Array, Empty, Picture, check_finite, split_alpha, with_alpha
+from glocal.files.images.picture import Array, Empty, Picture, check_finite, row_bands, split_alpha, with_alpha
 from glocal.files.images.pillow_formats import picture_from_pil, to_pil
 from glocal.files.images.read import MAX_PIXELS, read_image
 from glocal.files.images.scratch import Scratch
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 ImageLike: TypeAlias = "Array | Tensor | Image | str | os.PathLike[str] | Picture"
 """An array (h, w) or (h, w, 1 to 4) of uint8, uint16 or float in [0, 1], a tensor, a `PIL.Image`, or a path."""
 Layout: TypeAlias = Literal["HWC", "CHW"]
-_ROWS = 256  # scaled at a time
 
 
 def as_picture(
@@ -170,10 +169,9 @@ def _scaled(values: Array, size: tuple[int, int], empty: Empty) -> Array:
 
     source, out = Image.fromarray(values), empty(size, np.float32)
     (height, width), (rows, columns) = values.shape, size
-    for top in range(0, rows, _ROWS):
-        bottom = min(rows, top + _ROWS)
-        box = (0, top * height / rows, width, bottom * height / rows)
-        out[top:bottom] = source.resize((columns, bottom - top), Image.Resampling.BILINEAR, box)
+    for band in row_bands(rows):
+        box = (0, band.start * height / rows, width, band.stop * height / rows)
+        out[band] = source.resize((columns, band.stop - band.start), Image.Resampling.BILINEAR, box)
     return np.clip(out, 0, 1, out=out)
 
 

@@ -101,6 +101,15 @@ class Picture:
         return {1: "8", 2: "16"}.get(self.pixels.dtype.itemsize, "float")
 
 
+def row_bands(height: int) -> list[slice]:
+    """Cut a picture of this height into bands of at most 256 rows: what is read or converted at a time.
+
+    >>> row_bands(300)
+    [slice(0, 256, None), slice(256, 300, None)]
+    """
+    return [slice(top, min(height, top + 256)) for top in range(0, height, 256)]
+
+
 def with_alpha(pixels: Array, alpha: Array | None) -> Array:
     """`(h, w, c)` pixels with `(h, w)` alpha as one more channel, if there is one.
 
