@@ -26,11 +26,11 @@ from torch import Tensor
 from glocal import samples
 from glocal.apps.color import baselines, mapping
 from glocal.apps.color.draw import palette_sheet
+from glocal.apps.color.fit import fit
 from glocal.apps.color.gamut import compressed
 from glocal.apps.color.look import ColorMap
 from glocal.apps.color.measures import Quality, quality
 from glocal.apps.color.options import ColorOptions
-from glocal.apps.color.recolor import fit
 from glocal.color_space import lab_from_rgb, rgb_from_lab
 
 HERE = Path(__file__).resolve().parent

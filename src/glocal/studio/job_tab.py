@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import html
-import shlex
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import gradio as gr
 
 from glocal.errors import ArgumentError, GlocalError
-from glocal.jobs.flags import flags_for
 from glocal.jobs.job import Job
 from glocal.studio.controls import changes, controls_for, shown_values
 from glocal.studio.job_queue import Ticket
 from glocal.studio.orders import Made, Order, check_pixels, estimate, look_at_picture, run_order
-from glocal.studio.status import as_text, cost_text, progress_bar, status
+from glocal.studio.status import as_text, cost_text, figures, progress_bar, status
 from glocal.studio.studio import Session, Studio
 from glocal.studio.views import image_url
 from glocal.studio.widgets import make_widget
@@ -167,12 +163,7 @@ class JobTab(ABC):
             looks = [self.look_at(name, self.studio.uploaded(path)) for path in several]
         except GlocalError as error:
             return "", status(as_text(error), "error")
-        pictures = [f'<img src="{look.url}" alt="">' if look.url else "" for look in looks]
-        shown = [
-            f"<figure>{url}<figcaption>{html.escape(look.text)}</figcaption></figure>"
-            for url, look in zip(pictures, looks, strict=True)
-        ]
-        return "".join(shown), status("Ready." if looks else "Choose the files and press Run.")
+        return figures(looks), status("Ready." if looks else "Choose the files and press Run.")
 
     def look_at(self, name: str, path: Path) -> Any:
         """Look at one upload in the quick worker; `name` says for what it is."""
@@ -202,7 +193,7 @@ class JobTab(ABC):
         return status("Stopping. Press Stop again to end it at once." if tickets else "Nothing runs.")
 
     async def on_run(self, page: dict[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
-        """Run the job and tell what happens, until its end."""
+        """Run the job and show what happens, until its end."""
         session = self.studio.session(request.session_hash)
         try:
             orders = await asyncio.to_thread(self.orders, session, page)
@@ -240,7 +231,7 @@ class JobTab(ABC):
         """Show that a run began."""
         return {
             self.run: gr.update(interactive=False), self.stop: gr.update(interactive=True),
-            self.command: self.command_of(orders[0]), self.download: gr.update(interactive=False),
+            self.command: orders[0].command(), self.download: gr.update(interactive=False),
         }  # fmt: skip
 
     async def _watch(self, session: Session, order: Order, ticket: Ticket) -> AsyncIterator[Updates]:
@@ -288,7 +279,7 @@ class JobTab(ABC):
         """Show a result."""
         return {
             self.download: gr.update(value=str(made.file), interactive=True, label=f"Download {made.file.name}"),
-            self.command: self.command_of(made.order),
+            self.command: made.order.command(),
         }  # fmt: skip
 
     def listed(self, session: Session) -> Updates:
@@ -355,22 +346,7 @@ class JobTab(ABC):
             The uploads do not fit each other.
         """
 
-    def command_of(self, order: Order) -> str:
-        """Write an order as the line that does the same in a folder with these files."""
-        job = order.job
-        values = vars(job.options) | vars(job.files) | vars(job.output)
-        preset = {"preset": job.options.preset} if "preset" in self.controls else {}
-        usual = vars(self.job.Options.given(preset))
-        changed = {name: value for name, value in values.items() if name not in usual or value != usual[name]} | preset
-        flags = flags_for([job.Options, job.Files, job.Output], changed)
-        return shlex.join(["glocal", job.name, order.source, *job.others, *flags, "-o", order.target])
-
 
 def only(names: list[str]) -> str | None:
     """Return the name of the upload, or None if there is none."""
     return names[0] if names else None
-
-
-def with_strength(order: Order, strength: float) -> Order:
-    """Return an order with another strength."""
-    return replace(order, job=replace(order.job, options=replace(order.job.options, strength=strength)))

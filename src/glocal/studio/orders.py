@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import os
 import pickle
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from glocal.errors import InputError
+from glocal.jobs.flags import flags_for
 from glocal.jobs.job import Cost, Inputs, Job
 from glocal.studio.worker import Link, StoppedWork
 
@@ -32,6 +34,20 @@ class Order:
     def inputs(self, link: Link) -> Inputs:
         """Return what the job reads and where it writes."""
         return Inputs(self.source, self.job.others, Path(self.target), overwrite=True, say=link.message)
+
+    def with_strength(self, strength: float) -> Order:
+        """Return the same order with another strength."""
+        return replace(self, job=replace(self.job, options=replace(self.job.options, strength=strength)))
+
+    def command(self) -> str:
+        """Return the command line that does the same in a folder with these files."""
+        job = self.job
+        values = vars(job.options) | vars(job.files) | vars(job.output)
+        preset = {"preset": job.options.preset} if hasattr(job.options, "preset") else {}
+        usual = vars(job.Options.given(preset))
+        changed = {name: value for name, value in values.items() if name not in usual or value != usual[name]} | preset
+        flags = flags_for([job.Options, job.Files, job.Output], changed)
+        return shlex.join(["glocal", job.name, self.source, *job.others, *flags, "-o", self.target])
 
 
 @dataclass(frozen=True)

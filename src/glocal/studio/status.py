@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Iterable
 
 from glocal.errors import GlocalError
 from glocal.jobs.failures import describe
 from glocal.jobs.job import Cost
 from glocal.jobs.memory import bytes_text
 from glocal.progress import COMPILE, seconds_text
+from glocal.studio.orders import Look
 from glocal.studio.worker import State
 
 
@@ -22,6 +24,12 @@ def as_text(error: GlocalError) -> str:
     """Return the text of an error; a worker may have written it for the user already."""
     text = str(error)
     return text if text.startswith("error:") else describe(error)
+
+
+def figures(looks: Iterable[Look]) -> str:
+    """Return the small pictures of uploads, each with its properties."""
+    pictures = [(f'<img src="{look.url}" alt="">' if look.url else "", html.escape(look.text)) for look in looks]
+    return "".join(f"<figure>{image}<figcaption>{text}</figcaption></figure>" for image, text in pictures)
 
 
 def cost_text(cost: Cost) -> str:

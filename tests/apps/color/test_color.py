@@ -6,9 +6,9 @@ import torch
 from PIL import Image
 
 import glocal
+from glocal.apps.color.fit import fit
 from glocal.apps.color.measures import sliced_wasserstein
 from glocal.apps.color.options import ColorOptions
-from glocal.apps.color.recolor import fit
 from glocal.color_space import lab_from_rgb, rgb_from_lab
 from glocal.errors import ArgumentError, InputError
 

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.apps.color.fit import SAMPLE, fit
 from glocal.apps.color.options import LIBRARIES, PIXEL, ColorOptions
-from glocal.apps.color.recolor import SAMPLE, Look, applied, fit, loaded, weighed
+from glocal.apps.color.recolor import Look, applied, loaded, weighed
 from glocal.errors import InputError
 from glocal.files.images.colors import from_srgb, to_srgb
 from glocal.files.images.image_like import ImageLike, LargeMask, as_picture

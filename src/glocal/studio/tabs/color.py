@@ -12,7 +12,7 @@ import gradio as gr
 from glocal.errors import GlocalError
 from glocal.jobs.color import ColorFiles, ColorJob
 from glocal.jobs.job import Job
-from glocal.studio.job_tab import JobTab, Updates, only, with_strength
+from glocal.studio.job_tab import JobTab, Updates, only
 from glocal.studio.orders import Made, look_at_map, preview_colors
 from glocal.studio.status import as_text, status
 from glocal.studio.widgets import comparison
@@ -118,5 +118,5 @@ class ColorTab(JobTab):
         session = self.studio.session(request.session_hash)
         results = session.made.get(self.job.name)
         if results and results[-1].order.job.options.strength != strength:
-            async for updates in self.follow(session, [with_strength(results[-1].order, float(strength))]):
+            async for updates in self.follow(session, [results[-1].order.with_strength(float(strength))]):
                 yield updates
