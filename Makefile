@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes of pytest. Some tests wait for other processes, so there is one more than a small machine has cores.
+WORKERS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
@@ -64,7 +66,7 @@ test: $(VENV)/tests browser
 	@echo "== import-linter"
 	PYTHONPATH=src $(BIN)/lint-imports
 	@echo "== pytest"
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 slow: $(VENV)/tests
 	$(BIN)/python -m pytest -m slow
@@ -72,7 +74,7 @@ slow: $(VENV)/tests
 coverage: $(VENV)/tests
 	$(PIP) install "pytest-cov>=7" "coverage>=7.10"
 	rm -rf out/coverage && mkdir -p out/coverage
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov --cov-report=term
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --cov --cov-report=term
 
 package: $(VENV)/tests
 	rm -rf out/dist
