@@ -42,7 +42,7 @@ class MemoryLimitError(GlocalError, RuntimeError):
 
 
 class ModelError(GlocalError, RuntimeError):
-    """Model weights are missing or damaged."""
+    """A model is missing or damaged."""
 
     exit_code = 6
 

@@ -42,12 +42,12 @@ from glocal.apps.style.checkpoint import load_checkpoint, save_checkpoint
 from glocal.apps.style.solve import Checkpoint
 from glocal.errors import GlocalError
 from glocal.files.audio.audio_file import open_audio, read_audio_recipe
-from glocal.files.checkpoints import load_weights, save_weights
 from glocal.files.images.colors import to_srgb
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import image_size, read_image, read_recipe
 from glocal.files.images.write import write_image
 from glocal.files.metadata import exif
+from glocal.files.model_files import read_model, write_model
 from glocal.files.provenance import build_recipe, from_json, to_json
 from glocal.graph import Graph
 from glocal.training.loop import Record, Stage, fit, read_log
@@ -141,7 +141,7 @@ RECIPE = build_recipe("style", {"tv": 0.1}, seed=3, inputs=[__file__], arguments
 
 def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]]]:
     """One small file for each reader of graphs, networks, maps, recipes, logs and checkpoints, with that reader."""
-    save_weights("weights", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
+    write_model("weights", {"a": np.ones((3, 4), np.float32), "b": np.ones(2)}, folder=folder)
     save_model(ImageDenoiser(Architecture("nonlocal"), seed=0), "image", folder, info={"model": "nonlocal"})
     tiny = DeepShape(widths=(2, 4, 4), blocks=(1, 1, 1, 1), graph_blocks=1, radius=3, neighbors=3, embedding=4)
     save_deep(DeepDenoiser(tiny), "deep", folder, info={"model": "mine"})
@@ -164,7 +164,7 @@ def other_seeds(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]
     np.savez_compressed(folder / "photos.npz", images=np.zeros((2, 4, 4)), parts=np.array(["a", "b"]), names=["x", "y"])
     (folder / "list.csv").write_text("file,split\nlook.cube,train\nhald.png,test\n")
     readers: dict[str, Callable[[Path], object]] = {
-        "weights.safetensors": load_weights,
+        "weights.safetensors": read_model,
         "image.safetensors": lambda path: load_model(str(path), 0.1),
         "deep.safetensors": lambda path: load_deep(str(path), 1),
         "speech.safetensors": load_frames.__wrapped__,

@@ -11,10 +11,10 @@ from glocal.apps.color.look import ColorMap
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import GlocalError, InputError, ModelError, OutputError
 from glocal.files.audio.audio_file import create_audio, open_audio, read_audio_recipe
-from glocal.files.checkpoints import load_weights, save_weights
 from glocal.files.images.picture import Picture
 from glocal.files.images.read import read_image, read_recipe
 from glocal.files.images.write import write_image
+from glocal.files.model_files import read_model, write_model
 from glocal.files.provenance import build_recipe, sha256_of
 
 ODD = [os.fsdecode(b"caf\xe9 \xff"), "new\nline", "[red]", "ä" * 120, "\x1b[31m"]
@@ -51,8 +51,8 @@ def test_graphs_maps_and_models(tmp_path, name):
     look = ColorMap(torch.rand(4, 2, dtype=torch.float64), torch.rand(4, 2, dtype=torch.float64), ColorOptions())
     look.save(tmp_path / (name + ".map"))
     assert torch.equal(ColorMap.load(tmp_path / (name + ".map")).new, look.new)
-    path = save_weights(name, {"a": np.ones(2)}, folder=tmp_path)
-    assert load_weights(path).arrays["a"].tolist() == [1, 1]
+    path = write_model(name, {"a": np.ones(2)}, folder=tmp_path)
+    assert read_model(path).arrays["a"].tolist() == [1, 1]
 
 
 LONG = "x" * 300
@@ -66,11 +66,11 @@ LONG = "x" * 300
         (lambda d: sha256_of(d / LONG), InputError),
         (lambda d: glocal.Graph.load(d / LONG), InputError),
         (lambda d: ColorMap.load(d / LONG), InputError),
-        (lambda d: load_weights(d / f"{LONG}.safetensors"), ModelError),
+        (lambda d: read_model(d / f"{LONG}.safetensors"), ModelError),
         (lambda d: write_image(d / f"{LONG}.png", Picture(PIXELS)), OutputError),
         (lambda d: create_audio(d / f"{LONG}.wav", rate=16000, channels=1).__enter__(), OutputError),
         (lambda d: glocal.grid_graph((4, 4)).save(d / LONG), OutputError),
-        (lambda d: save_weights(LONG, {"a": np.ones(2)}, folder=d), OutputError),
+        (lambda d: write_model(LONG, {"a": np.ones(2)}, folder=d), OutputError),
     ],
 )
 def test_names_that_are_too_long(tmp_path, work, error):

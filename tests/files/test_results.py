@@ -182,7 +182,7 @@ def test_speech_results(tmp_path, monkeypatch):
 
 
 def test_a_mask_over_time_and_a_model_by_its_path():
-    from glocal.files.checkpoints import MODELS
+    from glocal.files.model_files import MODELS
 
     samples = np.random.default_rng(0).normal(0, 0.05, 8000).astype(np.float32)
     whole = glocal.denoise_speech(samples, 16000, model="local").audio

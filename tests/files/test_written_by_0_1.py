@@ -14,9 +14,9 @@ from glocal.apps.color.lut import read_lut
 from glocal.apps.denoise.models import load_model
 from glocal.apps.speech.models import load_frames, load_samples
 from glocal.files.audio.audio_file import open_audio
-from glocal.files.checkpoints import check_weights
 from glocal.files.embedded import recipe_of
 from glocal.files.images.read import read_image
+from glocal.files.model_files import check_models
 from glocal.files.provenance import from_json
 
 OLD = Path(__file__).parent / "written_by_0_1"
@@ -57,7 +57,7 @@ def test_networks_for_speech():
 
 
 def test_the_index_of_models():
-    checks = check_weights(OLD / "models")
+    checks = check_models(OLD / "models")
     assert [one.ok for one in checks] == [True] * 6
 
 

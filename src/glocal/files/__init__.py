@@ -1,1 +1,1 @@
-"""Images and audio in and out, recipes, model weights."""
+"""Images and audio in and out, recipes, models."""

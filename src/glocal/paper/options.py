@@ -66,7 +66,7 @@ class ReproduceOptions:
     """What to run again. Section 2 of the paper is always there; it takes seconds."""
 
     only: str = option(",".join(PARTS), "Parts, separated by commas.", metavar="PART,...")
-    quick: bool = option(False, "Small pictures, shipped weights and samples (the default).")
+    quick: bool = option(False, "Small pictures, shipped models and samples (the default).")
     full: bool = option(False, "The paper's sizes; trains every network (needs --data).")
     stored: bool = option(False, "With --full: do not train, use the shipped networks and their stored trainings.")
     data: Path | None = option(None, "Folder with training data, paintings and photo pairs; see docs/reproduce.md.")

@@ -39,7 +39,7 @@ def section(job: Job) -> Section:
     lead = Text(
         (
             "A photo takes the style of a painting by matching the Gram matrices of random one-layer networks; the "
-            "non-local network on the photo's graph is all that keeps the photo. No weights are trained.",
+            "non-local network on the photo's graph is all that keeps the photo. Nothing is trained.",
         )
     )
     measured |= alone

@@ -24,7 +24,7 @@ from glocal.apps.denoise.parts import removed_parts
 from glocal.apps.denoise.profile import noise_maps, noise_profile
 from glocal.color_space import lab_from_rgb, luma
 from glocal.errors import ArgumentError
-from glocal.files.checkpoints import save_weights
+from glocal.files.model_files import write_model
 
 
 def photo(h: int = 160, w: int = 160) -> np.ndarray:
@@ -219,7 +219,7 @@ def test_auto_chooses_by_noise_device_and_size(tmp_path) -> None:
     white, camera = Noise.white(0.1), Noise(0.02, camera=True, profile=torch.ones(1, 2, 3, 8))
     assert choose("wide", camera, 100, "cpu", tmp_path) == "wide"
     for name in ("image-small-color", "image-large-color", "image-photo"):
-        save_weights(name, {"x": np.zeros(2)}, folder=tmp_path, info={})
+        write_model(name, {"x": np.zeros(2)}, folder=tmp_path, info={})
     assert choose("auto", white, 10**6, "cpu", tmp_path) == "small"
     assert choose("auto", white, 10**6, "cuda", tmp_path) == "large"
     assert choose("auto", white, 10**8, "cuda", tmp_path) == "small"

@@ -16,7 +16,7 @@ from glocal.apps.denoise.noise import estimate_sigma
 from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture
 from glocal.apps.denoise.plan import OPPONENT
 from glocal.errors import ArgumentError, InputError, ModelError
-from glocal.files.checkpoints import read_index, save_weights
+from glocal.files.model_files import read_index, write_model
 from glocal.options import parse_level
 
 SHALLOW = [model for model in MODELS if model not in DEEP_MODELS]
@@ -287,7 +287,7 @@ def test_a_deep_model_of_your_own_by_path(tmp_path):
     assert glocal.denoise(np.full((20, 20), 0.5), 0.1, model=str(path)).image.shape[:2] == (20, 20)
     with pytest.raises(ArgumentError, match="is for gray pictures, and this one is colour"):
         glocal.denoise(np.full((20, 20, 3), 0.5), 0.1, model=str(path))
-    save_weights("image-small-gray", {"x": np.zeros(2)}, folder=tmp_path, info={"shape": {}})
+    write_model("image-small-gray", {"x": np.zeros(2)}, folder=tmp_path, info={"shape": {}})
     with pytest.raises(ModelError, match="does not hold a deep denoiser"):
         load_deep("small", 1, folder=tmp_path)
 
@@ -327,9 +327,9 @@ def test_damaged_and_foreign_weights_are_named(tmp_path):
     path.write_bytes(bytes(data))
     with pytest.raises(ModelError, match="is damaged: its SHA-256"):
         glocal.denoise(np.zeros((20, 20), np.uint8) + 9, 0.1, model="local", models=tmp_path)
-    with pytest.raises(ModelError, match=r"weights of the model 'small' are missing .* Install glocal again"):
+    with pytest.raises(ModelError, match=r"files of the model 'small' are missing .* Install glocal again"):
         glocal.denoise(np.zeros((20, 20), np.uint8) + 9, 0.1, model="small", models=tmp_path)
-    with pytest.raises(ModelError, match=r"weights of the model 'wide' are missing .* Install glocal again"):
+    with pytest.raises(ModelError, match=r"files of the model 'wide' are missing .* Install glocal again"):
         glocal.denoise(np.zeros((20, 20), np.uint8), 0.1, model="wide", models=tmp_path)
     from safetensors.numpy import save_file
 

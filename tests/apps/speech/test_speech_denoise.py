@@ -15,7 +15,7 @@ from glocal.apps.speech.metrics import si_sdr, snr
 from glocal.apps.speech.models import FrameDenoiser, SampleDenoiser, load_frames, load_samples
 from glocal.apps.speech.wiener import wiener
 from glocal.errors import ArgumentError, InputError, ModelError
-from glocal.files.checkpoints import MODELS
+from glocal.files.model_files import MODELS
 
 SAMPLE = samples.path("speech.wav")
 

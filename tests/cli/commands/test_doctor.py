@@ -5,7 +5,7 @@ import pytest
 from glocal.cli import main
 from glocal.cli.commands import doctor
 from glocal.cli.shell import self_test
-from glocal.files import checkpoints as weights
+from glocal.files import model_files as weights
 
 
 def test_a_sound_installation(capsys):
@@ -40,10 +40,10 @@ def test_the_place_of_compiled_kernels(monkeypatch, tmp_path, problem):
 def test_what_is_broken_is_named_with_its_remedy(capsys, monkeypatch, tmp_path):
     import numpy as np
 
-    weights.save_weights("tiny", {"a": np.ones(3)}, folder=tmp_path)
+    weights.write_model("tiny", {"a": np.ones(3)}, folder=tmp_path)
     (tmp_path / "tiny.safetensors").write_bytes(b"damaged")
-    check = weights.check_weights
-    monkeypatch.setattr(weights, "check_weights", lambda: check(tmp_path))
+    check = weights.check_models
+    monkeypatch.setattr(weights, "check_models", lambda: check(tmp_path))
     monkeypatch.setitem(self_test.CHECKS, "images", lambda: "png files come back changed")
     monkeypatch.setitem(doctor.SECTIONS, "threads", lambda: 1 / 0)
     assert main.run(["doctor"]) == 1

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from glocal.apps.denoise.noise import sampled_rows, sigma_of
 from glocal.apps.denoise.profile import BINS, PLANES, SCALES, noise_profile, noise_share
-from glocal.files.checkpoints import read_index
 from glocal.files.images.picture import to_type
+from glocal.files.model_files import read_index
 
 # White noise reads alike at every scale. In photos of cameras the colours read more at half resolution than at full: at least
 # 1.3 times for synthetic cameras, at most 1.3 times for white noise of 5 of 255 or more (held-out photos).

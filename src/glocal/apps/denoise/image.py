@@ -130,7 +130,7 @@ def denoise(
     InputError
         If the picture contains NaN, is smaller than 8 x 8 pixels or cannot be read.
     ModelError
-        If the weights are missing or damaged.
+        If the model is missing or damaged.
 
     Examples
     --------

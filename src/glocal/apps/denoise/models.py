@@ -19,15 +19,15 @@ from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture
 from glocal.errors import ArgumentError, ModelError
-from glocal.files.checkpoints import MODELS as SHIPPED
-from glocal.files.checkpoints import Weights, load_weights, read_index, save_weights
+from glocal.files.model_files import MODELS as SHIPPED
+from glocal.files.model_files import ModelFile, read_index, read_model, write_model
 
 
 def save_model(net: ImageDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
     """Write a network into a folder of models. Its index entry records what it was trained for."""
     arrays = {key: value.detach().cpu().numpy() for key, value in net.state_dict().items()}
     about = {**info, "kind": "image", "sigma": net.sigma, "architecture": asdict(net.architecture)}
-    return save_weights(name, arrays, folder=folder, info=about)
+    return write_model(name, arrays, folder=folder, info=about)
 
 
 def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDenoiser:
@@ -44,15 +44,15 @@ def load_model(model: str, sigma: float, *, folder: Path = SHIPPED) -> ImageDeno
     Raises
     ------
     ModelError
-        If the weights are missing or damaged.
+        If the model is missing or damaged.
     """
-    return _network(load_weights(_nearest(model, sigma, folder), folder=folder)).at_sigma(sigma)
+    return _network(read_model(_nearest(model, sigma, folder), folder=folder)).at_sigma(sigma)
 
 
 def save_deep(net: DeepDenoiser, name: str, folder: Path, *, info: Mapping[str, Any]) -> Path:
     """Write a deep network into a folder of models, its parameters as float16."""
     arrays = {key: value.detach().cpu().numpy().astype(np.float16) for key, value in net.state_dict().items()}
-    return save_weights(name, arrays, folder=folder, info={**info, "kind": "image", "shape": asdict(net.shape)})
+    return write_model(name, arrays, folder=folder, info={**info, "kind": "image", "shape": asdict(net.shape)})
 
 
 def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoiser | None:
@@ -65,7 +65,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     Raises
     ------
     ModelError
-        If the weights are missing or damaged.
+        If the model is missing or damaged.
     ArgumentError
         If the network is for pictures with another number of channels.
     """
@@ -77,7 +77,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
     )
     if not own and name not in read_index(folder):
         raise _missing(model, folder)
-    weights = load_weights(name, folder=folder)
+    weights = read_model(name, folder=folder)
     if own and "shape" not in weights.info:
         return None
     try:
@@ -100,7 +100,7 @@ def load_deep(model: str, channels: int, *, folder: Path = SHIPPED) -> DeepDenoi
 
 
 def levels(model: str, *, folder: Path = SHIPPED) -> dict[str, float]:
-    """Return the weights of a shipped model and the noise level each was trained at."""
+    """Return the files of a shipped model and the noise level each was trained at."""
     entries = read_index(folder).items()
     return {
         name: float(entry["info"]["sigma"])
@@ -127,11 +127,11 @@ def _nearest(model: str, sigma: float, folder: Path) -> str:
 
 def _missing(model: str, folder: Path) -> ModelError:
     return ModelError(
-        f"denoise: the weights of the model {model!r} are missing from {str(folder)!r}. Install glocal again."
+        f"denoise: the files of the model {model!r} are missing from {str(folder)!r}. Install glocal again."
     )
 
 
-def _network(weights: Weights) -> ImageDenoiser:
+def _network(weights: ModelFile) -> ImageDenoiser:
     try:
         net = ImageDenoiser(Architecture(**weights.info["architecture"]), sigma=float(weights.info["sigma"]))
         net.load_state_dict({name: torch.from_numpy(array.copy()) for name, array in weights.arrays.items()})

@@ -216,7 +216,7 @@ def plan_for(
     Raises
     ------
     ModelError
-        If the weights are missing or damaged.
+        If the model is missing or damaged.
     """
     height, width, channels = pixels.shape
     white = white_of(pixels)  # the networks know pictures in [0, 1]

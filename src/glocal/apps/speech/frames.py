@@ -33,7 +33,7 @@ _TILE = 512  # frames that pass the grid layers at a time, to bound the memory
 
 @dataclass(frozen=True)
 class FrameShape:
-    """The sizes of a `FrameNet`; stored with its weights."""
+    """The sizes of a `FrameNet`; stored with its parameters."""
 
     window: int = 640
     hop: int = 160

@@ -19,7 +19,7 @@ from glocal.apps.speech.networks import SIGMA, SampleNet, similar_segments
 from glocal.apps.speech.stft import analysis_window
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.errors import ModelError
-from glocal.files.checkpoints import load_weights, save_weights
+from glocal.files.model_files import read_model, write_model
 from glocal.kernels.cpu.threads import one_thread
 
 RATE = 16000
@@ -110,13 +110,13 @@ def save_trained(net: FrameNet | VoiceNet | SampleNet, name: str, folder: Path, 
     sizes: dict[str, Any] = {"sigma": SIGMA} if isinstance(net, SampleNet) else {"shape": asdict(net.shape)}
     if isinstance(net, VoiceNet):
         sizes["network"] = "voice"
-    return save_weights(name, arrays, folder=folder, info={**info, **sizes, "rate": RATE})
+    return write_model(name, arrays, folder=folder, info={**info, **sizes, "rate": RATE})
 
 
 @lru_cache(maxsize=4)
 def load_frames(source: str | Path = SHIPPED) -> FrameNet:
     """Return a trained `FrameNet`: one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
-    weights = load_weights(source)
+    weights = read_model(source)
     try:
         net = FrameNet(FrameShape(**weights.info["shape"]))
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -130,7 +130,7 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
 @lru_cache(maxsize=4)
 def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
     """Return a trained `VoiceNet`: the one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
-    weights = load_weights(source)
+    weights = read_model(source)
     try:
         given = weights.info["shape"]
         sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
@@ -145,7 +145,7 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
 def load_samples(middle: str, source: str | Path | None = None) -> SampleNet:
     """Return a trained network of the paper, "local" or "nonlocal". Raises ModelError if it is missing or damaged."""
     name = f"speech-{middle}" if source is None else source
-    return _filled(SampleNet(middle), load_weights(name).arrays, str(name))
+    return _filled(SampleNet(middle), read_model(name).arrays, str(name))
 
 
 @lru_cache(maxsize=4)
@@ -157,7 +157,7 @@ def network_in(path: str) -> str:
     ModelError
         If the file is missing or damaged, or has none of these networks.
     """
-    weights = load_weights(path)
+    weights = read_model(path)
     if "shape" in weights.info:
         return "voice" if weights.info.get("network") == "voice" else "frames"
     for middle in ("local", "nonlocal"):

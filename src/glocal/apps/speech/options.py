@@ -44,7 +44,7 @@ class SpeechOptions(Options):
         metavar="DB",
     )
     weights: str | None = option(
-        None, "A file of `glocal train speech` for this model instead of the weights that ship; --model takes it too."
+        None, "A file of `glocal train speech` for this model, instead of the shipped one; --model takes it too."
     )
     device: str = device_option(
         "Accepted as in the other jobs, but speech is always computed on the CPU.", no_flag=True
@@ -69,7 +69,7 @@ class SpeechOptions(Options):
 
     @property
     def own_file(self) -> str | None:
-        """The user's own weights, if there are any."""
+        """The file of the user's own model, if there is one."""
         return self.weights if self.model in MODELS else self.model
 
 
@@ -105,7 +105,7 @@ class SpeechTraining(Options):
     )
     every: int = option(100, "Steps between two validations.", min=1)
     start: str | None = option(
-        None, "voice only: the weights to start from, a .safetensors file, or speech-voice as shipped."
+        None, "voice only: the model to start from, a .safetensors file, or speech-voice as shipped."
     )
     device: str = device_option("cpu or cuda.")
 

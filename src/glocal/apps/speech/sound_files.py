@@ -108,7 +108,7 @@ def denoise_file(
 
 
 def speech_recipe(source: str | Path, options: SpeechOptions, *, subtype: str | None = None) -> dict[str, Any]:
-    """Return the recipe of a recording. The user's own weights are an input."""
+    """Return the recipe of a recording. A model of the user's own is an input."""
     sources = [] if str(source) == "-" else [str(source)]
     own = [options.own_file] if options.own_file is not None else []
     arguments = {"positional": sources, "subtype": subtype}

@@ -26,7 +26,7 @@ _TAPS = 3
 
 @dataclass(frozen=True)
 class VoiceShape:
-    """The sizes of a `VoiceNet`; stored with its weights."""
+    """The sizes of a `VoiceNet`; stored with its parameters."""
 
     window: int = 512
     hop: int = 256

@@ -66,7 +66,7 @@ class VoicePlan:
 
 
 class VoiceTraining:
-    """The state of a training: network, its running average, optimiser and step. `start` gives the first weights."""
+    """The state of a training: network, its running average, optimiser and step. `start` gives the first parameters."""
 
     def __init__(self, plan: VoicePlan, shape: VoiceShape, device: str, start: VoiceNet | None = None) -> None:
         torch.manual_seed(plan.seed)
@@ -275,7 +275,7 @@ def train_voice(
     left = seconds - (time.perf_counter() - began)
     repeat(advance, done=run.step, steps=plan.steps, every=every, each=each, seconds=left, device=losses.device)
     run.save(checkpoint)
-    level(run.mean, clean)  # after saving: a training goes on from the weights that it had
+    level(run.mean, clean)  # after saving: a training continues from the parameters that it had
     return run.mean.eval().requires_grad_(False)
 
 

@@ -30,7 +30,7 @@ def denoise(options: DenoiseBenchOptions, run: RunOptions) -> None:
 
     On real pairs every model estimates the noise by itself.
 
-    Rows marked "0.07 scaled" use the paper's one level and homogeneity; the others take the weights of the nearest level.
+    Rows marked "0.07 scaled" use the paper's one level and homogeneity; the others use the network of the nearest level.
     """
     import functools
 

@@ -159,10 +159,10 @@ def _round_trip(name: str, read_image: Callable[..., Any], write_image: Callable
 
 
 def _models() -> Section:
-    from glocal.files.checkpoints import check_weights
+    from glocal.files.model_files import check_models
 
     try:
-        checks = check_weights()
+        checks = check_models()
     except ModelError as error:
         return Section([("index", str(error))], ["models: install glocal again"])
     rows = [(one.name, f"sha256 {one.sha256[:16]}, {'whole' if one.ok else 'DAMAGED'}") for one in checks]

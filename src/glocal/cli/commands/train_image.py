@@ -22,7 +22,7 @@ _NAMED = 5  # skipped files that are named one by one
 
 def train_image(
     data: Annotated[Path, typer.Argument(help="A folder of photos, a .csv list, or prepared photos (.npz).")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for models, logs and checkpoints.")],
     options: TrainOptions,
     deep: DeepTrainOptions,
     photos: DataOptions,
@@ -31,7 +31,7 @@ def train_image(
     """Train a denoising network as the paper does. Run the same command again to continue a stopped training.
 
     Photos become gray squares of 128 x 128. OUTPUT receives NAME.jsonl (the validation curve), checkpoints, and the
-    weights, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses. With `torchrun --nproc-per-node N -m`
+    model, which `glocal denoise --model OUTPUT/image-NAME.safetensors` uses. With `torchrun --nproc-per-node N -m`
     before `glocal`, N processes share each batch.
 
     With --model a deep network is trained on photos of any size: DATA is a folder, or a .npz of benchmarks/pack_photos.py.

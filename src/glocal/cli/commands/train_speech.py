@@ -20,7 +20,7 @@ def train_speech(
             help="A folder of speech: with clips.csv, in TIMIT's layout, or any tree; for voice: clean/ and noise/"
         ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for weights, logs and checkpoints.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for models, logs and checkpoints.")],
     options: SpeechTraining,
     run: RunOptions,
 ) -> None:

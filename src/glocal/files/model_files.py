@@ -1,4 +1,4 @@
-"""Model weights: safetensors files with an index of their SHA-256 sums. Arrays only; no pickles."""
+"""Models in files: safetensors, with an index of their SHA-256 sums. Arrays only; no pickles."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _REPAIR = "Install glocal again"
 
 
 @dataclass(frozen=True)
-class Weights:
+class ModelFile:
     """The arrays of a model and what its index entry says about it (data, protocol, figures)."""
 
     name: str
@@ -33,7 +33,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Check:
-    """What `check_weights` found about one model: whether it can be used, and why not."""
+    """What `check_models` found about one model: whether it can be used, and why not."""
 
     name: str
     path: Path
@@ -42,8 +42,8 @@ class Check:
     problem: str = ""
 
 
-def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
-    """Read the weights of a model and make sure that they are what was shipped.
+def read_model(name: str | Path, *, folder: Path = MODELS) -> ModelFile:
+    """Read a model and make sure that it is the one that was shipped.
 
     Parameters
     ----------
@@ -51,11 +51,11 @@ def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
         A name in the index of `folder`, or the path of a ``.safetensors`` file of your own (which is read without
         comparing its sum with an index).
     folder
-        Where the weights and ``index.json`` are; by default inside of the package.
+        Where the models and ``index.json`` are; by default inside of the package.
 
     Returns
     -------
-    Weights
+    ModelFile
         The arrays by name. Cost: one copy of the file.
 
     Raises
@@ -67,12 +67,12 @@ def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
     if str(name).endswith(SUFFIX):
         path = Path(name)
         data = _read(path, str(path), "Check the name")
-        return Weights(path.stem, _arrays(data, path, "Save it again"), _info(data), hashlib.sha256(data).hexdigest())
+        return ModelFile(path.stem, _arrays(data, path, "Save it again"), _info(data), hashlib.sha256(data).hexdigest())
     index = read_index(folder)
     entry = index.get(str(name))
     if entry is None:
         known = ", ".join(sorted(index)) or "none"
-        raise ModelError(f"load_weights: there is no model `{name}`. Use one of: {known}.")
+        raise ModelError(f"read_model: there is no model `{name}`. Use one of: {known}.")
     path = folder / entry["file"]
     data = _read(path, str(name), _REPAIR)
     found = hashlib.sha256(data).hexdigest()
@@ -81,10 +81,10 @@ def load_weights(name: str | Path, *, folder: Path = MODELS) -> Weights:
             f"load model ({path}): the file is damaged: its SHA-256 is {found[:12]}..., not {entry['sha256'][:12]}.... "
             f"{_REPAIR}."
         )
-    return Weights(str(name), _arrays(data, path, _REPAIR), dict(entry.get("info", {})), found)
+    return ModelFile(str(name), _arrays(data, path, _REPAIR), dict(entry.get("info", {})), found)
 
 
-def save_weights(
+def write_model(
     name: str, arrays: Mapping[str, npt.NDArray[Any]], *, folder: Path, info: Mapping[str, Any] | None = None
 ) -> Path:
     """Write ``NAME.safetensors`` into `folder` and enter its sum and `info` into the index there.
@@ -100,8 +100,8 @@ def save_weights(
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = save_weights("tiny", {"h": np.ones(3, np.float32)}, folder=folder, info={"sigma": 0.07})
-    >>> load_weights("tiny", folder=folder).info
+    >>> _ = write_model("tiny", {"h": np.ones(3, np.float32)}, folder=folder, info={"sigma": 0.07})
+    >>> read_model("tiny", folder=folder).info
     {'sigma': 0.07}
     """
     from safetensors.numpy import save
@@ -109,12 +109,12 @@ def save_weights(
     kept = {key: np.ascontiguousarray(arrays[key]) for key in sorted(arrays)}
     data = save(kept, metadata={"info": json.dumps(dict(info or {}), sort_keys=True)})
     path = folder / (name + SUFFIX)
-    with write_whole(path, overwrite=True) as beside:
-        beside.write_bytes(data)
+    with write_whole(path, overwrite=True) as temporary:
+        temporary.write_bytes(data)
     index = read_index(folder)
     index[name] = {"file": path.name, "sha256": hashlib.sha256(data).hexdigest(), "info": dict(info or {})}
-    with write_whole(folder / INDEX, overwrite=True) as beside:
-        beside.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    with write_whole(folder / INDEX, overwrite=True) as temporary:
+        temporary.write_text(json.dumps(index, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     return path
 
 
@@ -139,13 +139,13 @@ def read_index(folder: Path = MODELS) -> dict[str, dict[str, Any]]:
     return dict(index)
 
 
-def check_weights(folder: Path = MODELS) -> list[Check]:
+def check_models(folder: Path = MODELS) -> list[Check]:
     """Compare every model of a folder with the index."""
     checks = []
     for name, entry in sorted(read_index(folder).items()):
         path = folder / entry["file"]
         try:
-            sum_found = load_weights(name, folder=folder).sha256
+            sum_found = read_model(name, folder=folder).sha256
         except ModelError as error:
             checks.append(Check(name, path, False, entry["sha256"], str(error)))
         else:
@@ -170,12 +170,12 @@ def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]
         raise ModelError(f"load model ({path}): it is not a safetensors file. {remedy}.") from error
     for name, array in arrays.items():
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ModelError(f"load model ({path}): `{name}` holds values that are NaN or infinite. {remedy}.")
+            raise ModelError(f"load model ({path}): `{name}` has values that are NaN or infinite. {remedy}.")
     return arrays
 
 
 def _info(data: bytes) -> dict[str, Any]:
-    """Return the `info` that `save_weights` put into the file itself."""
+    """Return the `info` that `write_model` put into the file itself."""
     length = int.from_bytes(data[:8], "little")
     try:
         info = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["info"])
