@@ -80,7 +80,7 @@ def test_weights_that_are_no_numbers(tmp_path, value):
     for name, remedy in (("tiny", "Install glocal again"), (str(path), "Save it again")):
         with pytest.raises(ModelError) as caught:
             read_model(name, folder=tmp_path)
-        assert str(caught.value) == f"load model ({path}): `bad` holds values that are NaN or infinite. {remedy}."
+        assert str(caught.value) == f"load model ({path}): `bad` has values that are NaN or infinite. {remedy}."
 
 
 @pytest.mark.parametrize(
