@@ -7,7 +7,7 @@ WORKERS ?= 3
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: demo studio browser test slow coverage package bench reproduce docs docs-serve clean help
+.PHONY: demo studio browser test types units slow coverage package bench reproduce docs docs-serve clean help
 
 help:
 	@echo "make demo   install into $(VENV) and stylise a sample photo with a sample painting"
@@ -61,11 +61,15 @@ test: $(VENV)/tests browser
 	@echo "== ruff"
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	@echo "== mypy"
-	$(BIN)/mypy
 	@echo "== import-linter"
 	PYTHONPATH=src $(BIN)/lint-imports
-	@echo "== pytest"
+	@echo "== mypy and pytest at the same time"
+	@$(MAKE) --no-print-directory -j 2 types units
+
+types: $(VENV)/tests
+	$(BIN)/mypy
+
+units: $(VENV)/tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 slow: $(VENV)/tests
