@@ -19,7 +19,6 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError
@@ -40,6 +39,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | No
 
     Cost: O(n d c m).
 
+    >>> import torch
     >>> lattice_conv(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3, 1, 1), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
@@ -52,6 +52,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | No
 def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     """Convolve every channel of a signal (..., n, c) with the same taps (d,): (..., n, c). Differentiable.
 
+    >>> import torch
     >>> lattice_shared(torch.tensor([[[1.0], [2.0], [4.0]]]), torch.ones(3), Lattice((3,), (3,), 1, "zero")).tolist()
     [[[3.0], [7.0], [6.0]]]
     """
@@ -61,10 +62,13 @@ def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     return y.view(x.shape)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _torch_convolves(device_type: str) -> bool:
     """Whether torch's own convolution is the kernel: it needs no operator of ours, which costs time in each call."""
     return select.chosen("lattice_conv", device_type).name == "portable"
+
+
+# What `torch.compiler.assume_constant_result` does. The decorator imports the compiler: 150 MB and a second of every start.
+_torch_convolves._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def _one_by_one(x: Tensor, lattice: Lattice) -> Tensor:
