@@ -53,6 +53,17 @@ def speech(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def speech_length(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per file and model: time, processor time, speed and memory of the whole command."""
+    lines = ["| file | model | seconds | processor seconds | faster than real time | peak memory |", "|---" * 6 + "|"]
+    for row in rows:
+        kind = f"{row['minutes']:g} min, {row['rate'] / 1000:g} kHz, {'mono' if row['channels'] == 1 else 'stereo'}"
+        speed = 60 * row["minutes"] / row["cpu_seconds"]
+        times = f"{row['seconds']:.1f} | {row['cpu_seconds']:.1f} | {speed:.0f}x"
+        lines.append(f"| {kind} | `{row['model']}` | {times} | {row['peak_mib']:.0f} MiB |")
+    return lines
+
+
 def voice_graph(rows: list[dict[str, Any]]) -> list[str]:
     """One row per kind of graph and length of the excerpts: the gain in SI-SDR of each seed."""
     lines = ["| graph | excerpts | parameters added | real noise | white noise |", "|---|---|---|---|---|"]
@@ -181,6 +192,8 @@ def table(kept: dict[str, Any]) -> str:
         return "\n".join(studio(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "style_quality":
         return "\n".join(style_quality(kept["summary"]))
+    if kept["benchmark"] == "speech_length":
+        return "\n".join(speech_length(kept["rows"]) + _machine(kept["machine"]))
     if kept["benchmark"] == "voice_graph":
         return "\n".join(voice_graph(kept["rows"]))
     if kept["benchmark"] == "style_agreement":

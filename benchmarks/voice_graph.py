@@ -2,6 +2,7 @@
 
     python benchmarks/voice_graph.py DATA -o RUNS --kind similar --seed 0 [--device cuda] [--steps 800]
     python benchmarks/voice_graph.py DATA -o RUNS --kind local noise --seconds 30
+    python benchmarks/voice_graph.py DATA -o RUNS --kind local noise --seconds 180 --steps 120
     python benchmarks/voice_graph.py DATA -o RUNS --table
 
 The shipped network stays fixed. One layer is added before its last block, which starts as zero and is trained. All kinds
@@ -14,7 +15,8 @@ have the same layer, steps and mixtures; only the graph differs:
 - harmonics: bins of the same frame, one and two pitches away; bins: the nearest bins
 
 The excerpts have 4 s. `--seconds 30` tries graphs that reach as far: each excerpt joins several recordings of speech, and
-noises that are shorter are repeated, so a graph can find the same noise again under other speech.
+noises that are shorter are repeated, so a graph can find the same noise again under other speech. `--seconds 180` tries
+graphs over minutes: the noise changes every 5 s, and each of 18 noises returns once, 90 s later.
 
 DATA is a folder with `clean/` and `noise/`, or a packed file. `--table` compares the SI-SDR on the validation recordings.
 """
@@ -45,7 +47,8 @@ FRAMES = ("local", "random", "similar", "noise", "attention")
 BINS = ("bins", "harmonics")
 DEGREE, HIDDEN, MAPS = 9, 112, 6
 SHORT = 4  # seconds of an excerpt
-SOUND = 64  # seconds of sound in a step
+SOUND = 64  # seconds of sound in a step; at least one excerpt
+PERIOD, PIECE = 90, 5  # seconds until a noise returns and seconds that it lasts, in excerpts of at least two periods
 
 
 class GraphFrames(nn.Module):
@@ -172,6 +175,22 @@ def joined(sounds: list, length: int) -> list:
     return [np.concatenate(group) for group in groups[:-1]]
 
 
+def series(sounds: list, length: int, count: int, seed: int) -> list:
+    """Return `count` joins of the recordings in random orders, `length` samples each."""
+    draw = np.random.default_rng(seed)
+    return [np.concatenate([sounds[i] for i in draw.permutation(len(sounds))])[:length] for _ in range(count)]
+
+
+def returning(noises: list, count: int, seed: int) -> list:
+    """Return `count` sounds of two periods in which the noise changes every `PIECE` seconds, all pieces equally loud."""
+    size = PIECE * RATE
+    pieces = [np.resize(s, max(size, len(s) // size * size)).reshape(-1, size) for s in noises]
+    samples = np.concatenate(pieces).astype(np.float64)
+    samples *= 2000 / np.sqrt(np.square(samples).mean(1, keepdims=True)).clip(min=1)
+    rounded = samples.clip(-32768, 32767).astype(np.int16)
+    return [np.tile(sound, 2) for sound in series(list(rounded), PERIOD * RATE, count, seed)]
+
+
 def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, seconds: int, device: str) -> dict:
     """Train the added layer; returns the SI-SDR of every validation pair, with the layer and without."""
     torch.manual_seed(seed)
@@ -179,11 +198,16 @@ def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, secon
     net = GraphVoice(base, kind).to(device)
     learned = [p for p in net.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(learned, lr=2e-3, weight_decay=0.01, betas=(0.9, 0.98))
-    length, batch = RATE * seconds, SOUND // seconds
-    speech, held = data["speech"], data["speech_val"]
+    length, batch = RATE * seconds, max(1, SOUND // seconds)
+    speech, held, noise, held_noise = (data[part] for part in ("speech", "speech_val", "noise", "noise_val"))
+    count = 96 if seconds <= SHORT else 48
     if seconds > SHORT:
         speech, held = joined(speech, length * 6 // 5), joined(held, length)  # a recording may be played faster
-    mixer = Mixer(Recordings(speech, device), Recordings(data["noise"], device), length, 1000 + seed)
+    if seconds >= 2 * PERIOD:
+        count = 24
+        held = series(data["speech_val"], length, count, 0)
+        noise, held_noise = returning(noise, 64, seed), returning(held_noise, count, 0)
+    mixer = Mixer(Recordings(speech, device), Recordings(noise, device), length, 1000 + seed)
     for step in range(steps):
         optimiser.param_groups[0]["lr"] = 2e-3 * min(1, (step + 1) / 50) * (0.01 + 0.99 * (1 - step / steps))
         clean, noisy = mixer.draw(batch, step)
@@ -194,8 +218,8 @@ def train(data: dict, base: VoiceNet, kind: str, seed: int, *, steps: int, secon
         nn.utils.clip_grad_norm_(learned, 1.0)
         optimiser.step()
     # 5 dB: two thirds with real noise, one third with white noise
-    count, length = (96, 48_000) if seconds <= SHORT else (48, length)
-    pairs = [part.to(device).split(batch) for part in validation_set(held, data["noise_val"], count, length)]
+    length = 48_000 if seconds <= SHORT else length
+    pairs = [part.to(device).split(batch) for part in validation_set(held, held_noise, count, length)]
     with torch.no_grad():
         scores = [torch.cat([si_sdr(f(y), x) for x, y in zip(*pairs, strict=True)]).tolist() for f in (net, base)]
     size = sum(p.numel() for p in learned)
