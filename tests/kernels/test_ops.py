@@ -52,6 +52,8 @@ def test_opcheck_of_gram_and_variation(backend):
     torch.library.opcheck(gram_ops.gram, (point, neighbors, weights, filters, bias))
     total, maps = gram_ops.gram(point.detach(), neighbors, weights, filters, bias)
     torch.library.opcheck(gram_ops.gram_backward, (total, maps, point.detach(), neighbors, weights, filters))
+    shares = torch.rand(2, len(neighbors), dtype=point.dtype)
+    torch.library.opcheck(gram_ops.gram, (point, neighbors, weights, filters, bias, shares))
     torch.library.opcheck(gram_ops.variation, (torch.randn(4, 5, 2, requires_grad=True),))
 
 
@@ -290,3 +292,7 @@ def test_maps_of_another_size_are_refused(backend):
     for g, f in ((total, maps[:-1]), (total[:-1], maps)):
         with pytest.raises(ArgumentError, match=r"gram: the gradient .* and the maps .* must be \(4, 4\) and"):
             gram_ops.gram_backward(g, f, x[0], neighbors, weights, filters)
+    with pytest.raises(
+        ArgumentError, match=r"gram: `shares` \(\(2, 5\), torch.float64\) must be \(r, n=6\), torch.float64"
+    ):
+        gram_ops.gram(x[0], neighbors, weights, filters, torch.zeros(4, dtype=x.dtype), torch.ones(2, 5, dtype=x.dtype))

@@ -35,14 +35,16 @@ def test_backward_is_the_derivative(operation, weighted, sources):
             torch.testing.assert_close(ours, theirs)
 
 
-def test_backward_of_gram_and_of_the_variation():
+@pytest.mark.parametrize("regions", [None, 2])
+def test_backward_of_gram_and_of_the_variation(regions):
     x, neighbors, weights, filters = inputs("graph_conv")
     point, bias = x[0].clone().requires_grad_(), torch.randn(5, dtype=torch.float64)
-    total, maps = reference.gram(point, neighbors, weights, filters, bias)
-    side = torch.randn(5, 5, dtype=torch.float64)
+    shares = None if regions is None else torch.randn(regions, len(neighbors), dtype=torch.float64)
+    total, maps = reference.gram(point, neighbors, weights, filters, bias, shares)
+    side = torch.randn(total.shape, dtype=torch.float64)
     (expected,) = torch.autograd.grad(total, point, side)
     with torch.no_grad():
-        found = reference.gram_backward(side, maps, x[0], neighbors, weights, filters)
+        found = reference.gram_backward(side, maps, x[0], neighbors, weights, filters, shares)
     torch.testing.assert_close(found, expected)
     image = torch.randn(4, 5, 2, dtype=torch.float64, requires_grad=True)
     value, slope = reference.variation(image)

@@ -65,7 +65,7 @@ def test_refuses_wrong_sizes():
         functional.shared_conv(torch.ones(16, 3), G, torch.ones(4))
     with pytest.raises(ArgumentError, match="gram: x"):
         functional.gram(torch.ones(16, 3), G, torch.ones(9, 3, 5), torch.ones(4))
-    with pytest.raises(ArgumentError, match=r"gram: `vertex_weights` \(3,\) must be \(n=16,\). Give one per vertex"):
+    with pytest.raises(ArgumentError, match=r"gram: `vertex_weights` \(3,\) must be \(n=16,\) or \(r, n\). Give"):
         functional.gram(torch.ones(16, 3), G, torch.ones(9, 3, 5), torch.ones(5), torch.ones(3))
 
 

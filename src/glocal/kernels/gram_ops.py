@@ -1,10 +1,11 @@
 """The operators of style transfer: Gram matrices of the maps of a layer, and the total variation.
 
-    gram(Tensor x, Tensor neighbors, Tensor? weights, Tensor filters, Tensor bias) -> (Tensor gram, Tensor maps)
+    gram(Tensor x, Tensor neighbors, Tensor? weights, Tensor filters, Tensor bias, Tensor? shares) -> (Tensor gram, Tensor maps)
         x (m, c), bias (maps,) -> the Gram matrix (maps, maps) in float64, and the maps in the backend's own layout.
         x may be float64 where the rest is float32: it then decides the signs of maps near 0.
-    gram_backward(Tensor g, Tensor maps, Tensor x, Tensor neighbors, Tensor? weights, Tensor filters) -> Tensor
-        g (maps, maps) -> the gradient of x (m, c) in the dtype of the filters
+        With shares (r, n) there is one Gram matrix for each region: (r, maps, maps), where vertex i counts shares[r, i] times.
+    gram_backward(Tensor g, Tensor maps, Tensor x, Tensor neighbors, Tensor? weights, Tensor filters, Tensor? shares) -> Tensor
+        g, as the Gram matrix -> the gradient of x (m, c) in the dtype of the filters
     variation(Tensor image) -> (Tensor value, Tensor slope)
         image (h, w, c) -> the total variation (a scalar) and its gradient (h, w, c)
 
@@ -25,8 +26,8 @@ from glocal.kernels.derivatives import differentiable, under
 
 _GRAPH = "Tensor neighbors, Tensor? weights"
 _SCHEMAS = {
-    "gram": f"(Tensor x, {_GRAPH}, Tensor filters, Tensor bias) -> (Tensor, Tensor)",
-    "gram_backward": f"(Tensor g, Tensor maps, Tensor x, {_GRAPH}, Tensor filters) -> Tensor",
+    "gram": f"(Tensor x, {_GRAPH}, Tensor filters, Tensor bias, Tensor? shares=None) -> (Tensor, Tensor)",
+    "gram_backward": f"(Tensor g, Tensor maps, Tensor x, {_GRAPH}, Tensor filters, Tensor? shares=None) -> Tensor",
     "variation": "(Tensor image) -> (Tensor, Tensor)",
 }
 for _name, _schema in _SCHEMAS.items():
@@ -36,33 +37,64 @@ gram_backward = torch.ops.glocal.gram_backward.default
 variation = torch.ops.glocal.variation.default
 
 
-def _gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters, bias)
-    ops.check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
-    found: tuple[Tensor, Tensor] = select.pick("gram", x.device)(x, neighbors, weights, filters, bias)
+def _gram(
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    bias: Tensor,
+    shares: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    _check(x, neighbors, weights, filters, shares, bias)
+    found: tuple[Tensor, Tensor] = select.pick("gram", x.device)(x, neighbors, weights, filters, bias, shares)
     return found
 
 
-def _gram_backward(
-    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
-) -> Tensor:
-    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters)
+def _check(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, shares: Tensor | None, *bias: Tensor
+) -> None:
+    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters, *bias)
     ops.check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
-    m, expected = filters.shape[2], select.pick("gram_maps", x.device)(x, neighbors, filters).shape
-    if g.shape != (m, m) or maps.shape != expected:
+    n = neighbors.shape[0]
+    if shares is not None and (shares.shape[1:] != (n,) or shares.dtype != filters.dtype or len(shares) == 0):
         message = (
-            f"gram: the gradient {tuple(g.shape)} and the maps {tuple(maps.shape)} must be {(m, m)} and "
+            f"gram: `shares` ({tuple(shares.shape)}, {shares.dtype}) must be (r, n={n}), {filters.dtype}. "
+            "Give each region one number for each vertex."
+        )
+        raise ArgumentError(message)
+
+
+def _matrices(m: Any, shares: Tensor | None) -> tuple[Any, ...]:
+    return (m, m) if shares is None else (shares.shape[0], m, m)
+
+
+def _gram_backward(
+    g: Tensor,
+    maps: Tensor,
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    shares: Tensor | None = None,
+) -> Tensor:
+    _check(x, neighbors, weights, filters, shares)
+    matrices = _matrices(filters.shape[2], shares)
+    expected = select.pick("gram_maps", x.device)(x, neighbors, filters).shape
+    if g.shape != matrices or maps.shape != expected:
+        message = (
+            f"gram: the gradient {tuple(g.shape)} and the maps {tuple(maps.shape)} must be {matrices} and "
             f"{tuple(expected)}. Use what `gram` returned."
         )
         raise ArgumentError(message)
-    gx: Tensor = select.pick("gram_backward", x.device)(g, maps, x, neighbors, weights, filters)
+    gx: Tensor = select.pick("gram_backward", x.device)(g, maps, x, neighbors, weights, filters, shares)
     return gx
 
 
-def _fake_gram(x: Tensor, neighbors: Tensor, weights: Any, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def _fake_gram(
+    x: Tensor, neighbors: Tensor, weights: Any, filters: Tensor, bias: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     maps: Tensor = select.pick("gram_maps", x.device)(x, neighbors, filters)
-    m = filters.shape[2]
-    return x.new_empty(m, m, dtype=torch.float64), maps
+    return x.new_empty(_matrices(filters.shape[2], shares), dtype=torch.float64), maps
 
 
 def _variation(image: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,9 +109,18 @@ class _Gram(Function):
     """`gram`, with a gradient for x."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> Any:
-        total, maps = under(gram, x, neighbors, weights, filters, bias)
-        ctx.save_for_backward(maps, x, neighbors, weights, filters)
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        neighbors: Tensor,
+        weights: Tensor | None,
+        filters: Tensor,
+        bias: Tensor,
+        shares: Tensor | None = None,
+    ) -> Any:
+        total, maps = under(gram, x, neighbors, weights, filters, bias, shares)
+        ctx.given = 5 if shares is None else 6  # the dispatcher leaves out what has its default
+        ctx.save_for_backward(maps, x, neighbors, weights, filters, shares)
         ctx.mark_non_differentiable(maps)
         return total, maps
 
@@ -90,8 +131,9 @@ class _Gram(Function):
                 "glocal::gram: only x has a gradient. Use glocal.nn.functional.gram for the gradients of the others."
             )
             raise DerivativeError(message)
-        maps, x, neighbors, weights, filters = ctx.saved_tensors
-        return gram_backward(g, maps, x, neighbors, weights, filters).to(x.dtype), None, None, None, None
+        maps, x, neighbors, weights, filters, shares = ctx.saved_tensors
+        gx = gram_backward(g, maps, x, neighbors, weights, filters, shares).to(x.dtype)
+        return (gx, *[None] * (ctx.given - 1))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -141,7 +183,7 @@ class _Variation(Function):
 def _register() -> None:
     rules: tuple[tuple[str, Any, Any, type[Function]], ...] = (
         ("gram", _gram, _fake_gram, _Gram),
-        ("gram_backward", _gram_backward, lambda g, maps, x, nb, w, f: torch.empty_like(x, dtype=f.dtype), _GramBackward),
+        ("gram_backward", _gram_backward, lambda g, maps, x, nb, w, f, s=None: torch.empty_like(x, dtype=f.dtype), _GramBackward),
         ("variation", _variation, lambda image: (image.new_empty(()), image.new_empty(image.shape)), _Variation),
     )  # fmt: skip
     for name, kernel, fake, function in rules:

@@ -100,14 +100,19 @@ def _edges(lattice: Lattice, x: Tensor) -> tuple[Tensor, Tensor | None]:
     return lattice.neighbors(x.device), None if weights is None else weights.to(x.dtype)
 
 
-def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def gram(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`, x (m, c) -> (maps, maps) in float64, and the maps.
 
-    Computed in the dtype of x, which may be float64 where the others are float32.
+    With shares (r, n) it is `F' diag(shares[r]) F` for each region: (r, maps, maps). Computed in the dtype of x, which
+    may be float64 where the others are float32.
     """
     w = None if weights is None else weights.to(x.dtype)
     maps = torch.relu(graph_conv(x.unsqueeze(0), neighbors, w, filters.to(x.dtype)).squeeze(0) + bias.to(x.dtype))
-    return (maps.T @ maps).double(), maps
+    if shares is None:
+        return (maps.T @ maps).double(), maps
+    return torch.stack([maps.T @ (maps * share.to(maps).unsqueeze(1)) for share in shares]).double(), maps
 
 
 def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
@@ -116,14 +121,30 @@ def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
 
 
 def gram_backward(
-    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
+    g: Tensor,
+    maps: Tensor,
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    shares: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, g (maps, maps)."""
+    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, of the same shape."""
     w, h = None if weights is None else weights.to(x.dtype), filters.to(x.dtype)
-    slope = torch.where(maps > 0, maps @ (g + g.T).to(maps.dtype), 0)
+    slope = torch.where(maps > 0, gram_slopes(g, maps, shares), 0)
     gx = graph_conv_backward(slope.unsqueeze(0), x.unsqueeze(0), neighbors, w, h, (True, False, False))[0]
     assert gx is not None
     return gx.squeeze(0).to(filters.dtype)
+
+
+def gram_slopes(g: Tensor, maps: Tensor, shares: Tensor | None) -> Tensor:
+    """Return the gradient of the maps (n, m), given that of their Gram matrix, or of those of the regions."""
+    sides = (g + g.mT).to(maps)
+    if shares is None:
+        return maps @ sides
+    return torch.stack(
+        [maps @ side * share.to(maps).unsqueeze(1) for side, share in zip(sides, shares, strict=True)]
+    ).sum(0)
 
 
 def variation(image: Tensor) -> tuple[Tensor, Tensor]:

@@ -163,33 +163,33 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
 def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights: Tensor | None = None) -> Tensor:
     """Compute the Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)` in one pass: x (s, c) -> (m, m).
 
-    With `vertex_weights` (n,) the result is `F' diag(vertex_weights) F`, which selects or weighs vertices.
+    With `vertex_weights` (n,) the result is `F' diag(vertex_weights) F`, which selects or weighs vertices. With weights
+    (r, n) there is one such matrix for each of r regions, (r, m, m), and the maps are computed once for all of them.
 
     The result is differentiable in `x`, and through `graph_conv` also in the other arguments.
     Cost: O(n m (d c + m)) time, O(n m) memory.
     """
     _check_gram(x, graph, filters, bias)
-    if vertex_weights is not None:
-        if vertex_weights.shape != (graph.num_vertices,):
-            message = f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},). Give one per vertex."
-            raise ArgumentError(message)
+    shares = _regions(vertex_weights, graph, filters)
+    if any(p is not None and p.requires_grad for p in (graph.weights, filters, bias, vertex_weights)):
         maps = torch.relu(graph_conv(x, graph, filters) + bias)
-        return maps.T @ (maps * vertex_weights.unsqueeze(1))
-    if any(p is not None and p.requires_grad for p in (graph.weights, filters, bias)):
-        maps = torch.relu(graph_conv(x, graph, filters) + bias)
-        return maps.T @ maps
-    total: Tensor = gram_ops.gram(x, graph.neighbors, _like(graph.weights, x), filters, bias)[0]
-    return total.to(x.dtype)
+        found = maps.T @ maps if shares is None else maps.T @ (maps * shares.unsqueeze(2))
+    else:
+        found = gram_ops.gram(x, graph.neighbors, _like(graph.weights, x), filters, bias, shares)[0].to(x.dtype)
+    return found[0] if vertex_weights is not None and vertex_weights.ndim == 1 else found
 
 
-def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+def gram_pullback(
+    x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights: Tensor | None = None
+) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the Gram matrix in float64 and a function that computes the gradient with respect to `x`.
 
     The function takes the gradient of a loss with respect to the Gram matrix, (m, m), and returns the gradient with
-    respect to `x`. Use it for losses with a known gradient.
+    respect to `x`. Use it for losses with a known gradient. With `vertex_weights` (r, n) both are (r, m, m), one matrix
+    for each region, as in `gram`.
 
-    `x` may be float64 while the filters are float32. This keeps the speed of float32. On the CPU it also prevents that
-    rounding moves a map to the wrong side of 0, where the gradient jumps. The gradient has the dtype of the filters.
+    `x` may be float64 while the filters are float32. This keeps the speed of float32. It also prevents that rounding
+    moves a map to the wrong side of 0, where the gradient jumps. The gradient has the dtype of the filters.
 
     Examples
     --------
@@ -200,16 +200,34 @@ def gram_pullback(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor) -> tup
     (3.0, tensor([[2., 2., 2.]]))
     """
     _check_gram(x, graph, filters, bias, wider=True)
-    neighbors, weights = graph.neighbors, _like(graph.weights, filters)
+    neighbors, weights, shares = (
+        graph.neighbors,
+        _like(graph.weights, filters),
+        _regions(vertex_weights, graph, filters),
+    )
+    flat = vertex_weights is not None and vertex_weights.ndim == 1
     with torch.no_grad():
-        total, maps = gram_ops.gram(x, neighbors, weights, filters, bias)
+        total, maps = gram_ops.gram(x, neighbors, weights, filters, bias, shares)
 
     @torch.no_grad()
     def back(g: Tensor) -> Tensor:
-        gx: Tensor = gram_ops.gram_backward(g, maps, x, neighbors, weights, filters)
+        gx: Tensor = gram_ops.gram_backward(g[None] if flat else g, maps, x, neighbors, weights, filters, shares)
         return gx
 
-    return total, back
+    return total[0] if flat else total, back
+
+
+def _regions(vertex_weights: Tensor | None, graph: Graph, like: Tensor) -> Tensor | None:
+    """Return the weights (n,) or (r, n) of `gram` as (r, n), in the dtype of the layer."""
+    if vertex_weights is None:
+        return None
+    if vertex_weights.ndim not in (1, 2) or vertex_weights.shape[-1] != graph.num_vertices or not len(vertex_weights):
+        message = (
+            f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},) or (r, n). "
+            "Give one per vertex, or one per vertex for each region."
+        )
+        raise ArgumentError(message)
+    return vertex_weights.to(like).reshape(-1, graph.num_vertices)
 
 
 def _check_bias(x: Tensor, filters: Tensor, bias: Tensor) -> None:

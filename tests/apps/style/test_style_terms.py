@@ -51,10 +51,11 @@ def test_gram_distance_by_hand():
     torch.testing.assert_close(mean_gram(x, graph, tiny_network()), expected)
     distance = GramDistance(tiny_network(), graph, torch.eye(2))(x)
     assert float(distance) == pytest.approx(0.5**2 + (1 - 0.875**2 / 2) ** 2)
-    share = torch.tensor([1.0, 3.0])
-    torch.testing.assert_close(
-        mean_gram(x, graph, tiny_network(), share), torch.tensor([[0.25, 0], [0, 0.75 * 0.875**2]])
-    )
+    shares = torch.tensor([[1.0, 3.0], [2.0, 0.0]])
+    expected = torch.tensor([[[0.25, 0], [0, 0.75 * 0.875**2]], [[1.0, 0], [0, 0]]])
+    torch.testing.assert_close(mean_gram(x, graph, tiny_network(), shares), expected)
+    distance = GramDistance(tiny_network(), graph, torch.eye(2).expand(2, 2, 2), shares)(x)  # regions of 2/3 and 1/3
+    assert float(distance) == pytest.approx((0.75**2 + (1 - 0.75 * 0.875**2) ** 2) * 2 / 3 + 1 / 3)
 
 
 def test_total_variation_by_hand():
@@ -281,13 +282,13 @@ def test_terms_know_their_gradients(kind, part):
     generator = torch.Generator().manual_seed(0)
     z = torch.randn(12, 3, dtype=torch.float64, generator=generator)
     frame = color_frame([torch.rand(9, 3, dtype=torch.float64, generator=generator)], [1.0], kind)
-    share = torch.rand(12, dtype=torch.float64, generator=generator) if part else None
+    shares = torch.rand(2, 12, dtype=torch.float64, generator=generator) if part else None
     network = replace(
         tiny_network(), filters=torch.randn(9, 3, 4, dtype=torch.float64, generator=generator),
         bias=torch.randn(4, dtype=torch.float64, generator=generator),
     )  # fmt: skip
-    target = torch.rand(4, 4, dtype=torch.float64, generator=generator)
-    distance = GramDistance(network, grid_graph((3, 4)), target, share)
+    target = torch.rand(*([2] if part else []), 4, 4, dtype=torch.float64, generator=generator)
+    distance = GramDistance(network, grid_graph((3, 4)), target, shares)
     for term in (distance, TotalVariation((3, 4), frame)):
         value, gradient = term.value_and_gradient(z)
         expected, slope = value_and_gradient(term.__call__, z)

@@ -186,12 +186,25 @@ def gram_inputs(n: int, d: int, c: int, m: int, dtype=torch.float64):
     return x[0], neighbors, weights, filters, bias
 
 
-def gram_and_gradient(module, x, neighbors, weights, filters, bias):
-    total, maps = module.gram(x, neighbors, weights, filters, bias)
+def gram_and_gradient(module, x, neighbors, weights, filters, bias, shares=None):
+    total, maps = module.gram(x, neighbors, weights, filters, bias, shares)
     side = torch.randn(total.shape, dtype=total.dtype, generator=torch.Generator().manual_seed(2))  # not symmetric
     empty = module.gram_maps(x, neighbors, filters)
     assert (empty.shape, empty.dtype) == (maps.shape, maps.dtype)
-    return total, module.gram_backward(side, maps, x, neighbors, weights, filters)
+    return total, module.gram_backward(side, maps, x, neighbors, weights, filters, shares)
+
+
+def test_gram_of_regions_equals_the_reference():
+    """Shares may be soft, negative, and 0 in whole blocks; on a grid the patches are copied in runs."""
+    x, neighbors, weights, filters, bias = gram_inputs(500, 9, 3, 11)
+    shares = torch.rand(3, 500, dtype=x.dtype, generator=torch.Generator().manual_seed(3)) - 0.2
+    shares[1, :260], shares[2, 130:] = 0, 0
+    for graph in ((neighbors, weights), (grid_graph((20, 25), size=3).neighbors, None)):
+        args = (x, *graph, filters, bias, shares)
+        found = list(zip(gram_and_gradient(cpu, *args), gram_and_gradient(reference, *args), strict=True))
+        assert found[0][0].shape == (3, 11, 11)
+        for ours, theirs in found:
+            torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12 * theirs.abs().max().item())
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

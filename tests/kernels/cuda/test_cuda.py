@@ -78,12 +78,14 @@ def graph_inputs(n, d, c, m, dtype, weighted):
 def test_gram_equals_the_reference(dtype, weighted, monkeypatch):
     monkeypatch.setattr(cuda, "_PIECE", 16)
     args = graph_inputs(50, 5, 3, 7, dtype, weighted)
-    side = torch.randn(7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2)).to(DEVICE)
-    (total, maps), (expected, right) = cuda.gram(*args), reference.gram(*args)
+    shares = torch.rand(2, 50, dtype=dtype, generator=torch.Generator().manual_seed(4)).to(DEVICE) if weighted else None
+    side = torch.randn(*(() if shares is None else (2,)), 7, 7, dtype=dtype, generator=torch.Generator().manual_seed(2))
+    side = side.to(DEVICE)
+    (total, maps), (expected, right) = cuda.gram(*args, shares), reference.gram(*args, shares)
     assert total.dtype == torch.float64
     torch.testing.assert_close(total, expected, rtol=1e-5, atol=1e-4)
     assert cuda.gram_maps(*args[:2], args[3]).shape == maps.shape
-    gradients = (m.gram_backward(side, f, *args[:-1]) for m, f in ((cuda, maps), (reference, right)))
+    gradients = (m.gram_backward(side, f, *args[:-1], shares) for m, f in ((cuda, maps), (reference, right)))
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-4)
 
 

@@ -135,20 +135,25 @@ def _steps_graph(shape: tuple[int, int], offsets: Tensor) -> Graph:
     return Graph((y * w + x).view(h * w, len(offsets)))
 
 
-def mean_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
-    """Compute `F'F / n`, or `F' diag(share) F / sum(share)` for a part of the image: x (n, 3) -> (m, m). Differentiable.
+def mean_gram(x: Tensor, graph: Graph, network: Network, shares: Tensor | None = None) -> Tensor:
+    """Compute `F'F / n`: x (n, 3) -> (m, m). For regions with shares (r, n), `F' diag(share) F / sum(share)`: (r, m, m).
 
-    It is divided by the size, so that a photo and a painting of different sizes can be compared.
+    It is divided by the size, so that a photo and a painting of different sizes can be compared. Differentiable.
     """
-    total = graph.num_vertices if share is None else 1
-    part = None if share is None else share / share.sum()
-    return nn.functional.gram(x.to(network.filters), graph, network.filters, network.bias, part) / total
+    parts = None if shares is None else mean_one(shares)
+    found = nn.functional.gram(x.to(network.filters), graph, network.filters, network.bias, parts)
+    return found / graph.num_vertices
 
 
-def target_gram(x: Tensor, graph: Graph, network: Network, share: Tensor | None = None) -> Tensor:
+def mean_one(shares: Tensor) -> Tensor:
+    """Scale the shares (r, n) of each region to the mean 1."""
+    return shares / shares.mean(1, keepdim=True)
+
+
+def target_gram(x: Tensor, graph: Graph, network: Network, shares: Tensor | None = None) -> Tensor:
     """Compute `mean_gram` of a painting in float64, because the photo's will come close to it. Without gradient."""
     weights = None if graph.weights is None else graph.weights.double()
-    return mean_gram(x.double(), graph.with_weights(weights), network.to(torch.float64), share)
+    return mean_gram(x.double(), graph.with_weights(weights), network.to(torch.float64), shares)
 
 
 def whitened(network: Network, paintings: list[tuple[Tensor, Graph]], amount: float) -> Network:

@@ -216,7 +216,7 @@ def _anchors(run: _Run, level: int, photo: Tensor, target: Tensor, graph: Graph)
 
 
 def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> dict[str, GramDistance]:
-    """Return one distance for each network and each pair of regions, with its target from the paintings."""
+    """Return one distance for each network, with its target from the paintings."""
     task, options = run.task, run.options
     paintings = [resized(p, painting_shape(p, shape, options.style_scale)) for p in task.paintings]
     sizes = [(p.shape[0], p.shape[1]) for p in paintings]
@@ -224,23 +224,19 @@ def _gram_distances(run: _Run, shape: tuple[int, int], graph: Graph | None) -> d
         theirs = [photo_graph(p, options) if options.networks != "local" else None for p in paintings]
     seen = [run.frame.seen(p.reshape(-1, 3).double() / 100) for p in paintings]
     dtype = _dtype(run, shape)
-    regions: list[tuple[Tensor | None, list[Tensor | None]]] = [(None, [None] * len(paintings))]
-    if task.shares:
-        regions = [
-            (_share(mine, shape), [_share(s, size) for s, size in zip(others, sizes, strict=True)])
-            for mine, others in task.shares
-        ]
+    shares = _shares([mine for mine, _ in task.shares], shape, dtype)
+    their_shares = [
+        _shares([others[k] for _, others in task.shares], size, torch.float64) for k, size in enumerate(sizes)
+    ]
     distances = {}
     with run.phase("painting"):
         for drawn in run.networks:
             graphs = [_in(graph_for(drawn, size, g), dtype) for size, g in zip(sizes, theirs, strict=True)]
             network = whitened(drawn, list(zip(seen, graphs, strict=True)), options.whiten).to(dtype)
             own = _in(graph_for(network, shape, graph), dtype)
-            for number, (mine, others) in enumerate(regions):
-                grams = [target_gram(x, g, network, s) for x, g, s in zip(seen, graphs, others, strict=True)]
-                target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
-                name = network.name + (f" region {number + 1}" if task.shares else "")
-                distances[name] = GramDistance(network, own, target, mine)
+            grams = [target_gram(x, g, network, s) for x, g, s in zip(seen, graphs, their_shares, strict=True)]
+            target = torch.stack([w * g for w, g in zip(task.weights, grams, strict=True)]).sum(0)
+            distances[network.name] = GramDistance(network, own, target, shares)
     return distances
 
 
@@ -254,8 +250,11 @@ def painting_shape(painting: Tensor, shape: tuple[int, int], scale: float) -> tu
     return fitted((h, w), min(max(shape) * scale, max(h, w)))
 
 
-def _share(share: Tensor, shape: tuple[int, int]) -> Tensor:
-    return resized(share.unsqueeze(-1), shape).reshape(-1).clamp(min=0)
+def _shares(shares: list[Tensor], shape: tuple[int, int], dtype: torch.dtype) -> Tensor | None:
+    """Return the shares (h, w) of the regions at this size as (r, n), or None where there are no regions."""
+    if not shares:
+        return None
+    return torch.stack([resized(one.unsqueeze(-1), shape).reshape(-1) for one in shares]).clamp(min=0).to(dtype)
 
 
 def _toned(photo: Tensor, task: Task) -> Tensor:

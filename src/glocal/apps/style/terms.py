@@ -1,7 +1,7 @@
 """The terms of the objective. Each is called with the image (n, 3) and returns a number to minimise.
 
 The image is float64. Both the networks and the total variation have kinks, where the gradient jumps. The side of a kink
-is decided in float64 (for networks: without regions). Smooth parts are computed in the dtype of the term's own tensors.
+is decided in float64. Smooth parts are computed in the dtype of the term's own tensors.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from glocal.apps.style.networks import Network, mean_gram
+from glocal.apps.style.networks import Network, mean_gram, mean_one
 from glocal.graph import Graph
 from glocal.nn.functional import gram_pullback, shared_conv, shared_conv_transposed, total_variation, variation_slope
-from glocal.optim.objectives import value_and_gradient
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,25 +52,32 @@ def color_frame(paintings: list[Tensor], weights: list[float], mode: str) -> Col
 
 @dataclass(frozen=True, eq=False)
 class GramDistance:
-    """The term `|F'F / n - target|^2`, where `F` are the maps of `network` on `graph` (equation 10)."""
+    """The term `|F'F / n - target|^2`, where `F` are the maps of `network` on `graph` (equation 10).
+
+    With `shares` (r, n) it is the mean over r regions, each with its own `target` (r, m, m). A region counts by its
+    size, so the pull on a pixel does not depend on the size of its region.
+    """
 
     network: Network
     graph: Graph
     target: Tensor
-    share: Tensor | None = None
+    shares: Tensor | None = None
 
     def __call__(self, z: Tensor) -> Tensor:
         """Return the value at z (n, 3), in the colours of the networks."""
-        return (mean_gram(z, self.graph, self.network, self.share) - self.target).square().sum()
+        away = mean_gram(z, self.graph, self.network, self.shares) - self.target
+        return (self._sizes() * away.square()).sum()
 
     def value_and_gradient(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the value and its gradient."""
-        if self.share is not None:
-            return value_and_gradient(self.__call__, z)
-        n = self.graph.num_vertices
-        gram, back = gram_pullback(z, self.graph, self.network.filters, self.network.bias)
-        away = gram / n - self.target
-        return away.square().sum(), back(away * (2 / n))
+        n, shares = self.graph.num_vertices, None if self.shares is None else mean_one(self.shares)
+        gram, back = gram_pullback(z, self.graph, self.network.filters, self.network.bias, shares)
+        away, sizes = gram / n - self.target, self._sizes()
+        return (sizes * away.square()).sum(), back(sizes * away * (2 / n))
+
+    def _sizes(self) -> Tensor | float:
+        """Return the fraction of the picture that each region has, (r, 1, 1)."""
+        return 1.0 if self.shares is None else (self.shares.sum(1) / self.shares.sum()).view(-1, 1, 1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,11 +18,12 @@ _NEAR = 1e-6  # of a map's usual size: more than ten times the rounding errors o
 
 
 def gram_forward(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, shares: Tensor | None = None
 ) -> tuple[Tensor, Any]:
     """Compute the Gram matrix (m, m) of the maps of x (n, c), in float64, and the maps for `gram_backward`.
 
-    The maps have the precision of the filters. If that of x is higher, it decides which of them are positive.
+    With shares (r, n) there is one for each region, (r, m, m), and the maps are computed once. The maps have the precision
+    of the filters. If that of x is higher, it decides which of them are positive.
     """
     c, n, (d, _, m) = x.shape[1], neighbors.shape[0], filters.shape
     columns, w, runs = flat(neighbors), flat_or_none(weights, filters), find_runs(neighbors, weights)
@@ -41,26 +42,37 @@ def gram_forward(
         near = _NEAR * flat(sizes)
     blocks = -(-n // grams.BLOCK)
     maps = room(blocks * grams.map_rows(m) * grams.BLOCK, signal.dtype)
-    size = grams.sums_size(m, signal.itemsize)
+    regions, parts = 1 if shares is None else len(shares), flat_or_none(shares, filters)
+    size = regions * grams.sums_size(m, signal.itemsize)
     cuts = cut(blocks, max(1, min(PARTS, SMALL // size)), LEAST)
     sums = room((len(cuts) - 1) * size, signal.dtype)
 
     def work(part: int) -> None:
         first, last, mine = cuts[part], cuts[part + 1], sums[part * size : (part + 1) * size]
-        grams.forward(signal, fine, near, columns, w, runs, packed, n, d, c, m, first, last, maps, mine)
+        grams.forward(signal, fine, near, columns, w, runs, packed, parts, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
     lanes = grams.VECTOR_BYTES // signal.itemsize
-    return torch.from_numpy(grams.assemble(sums.reshape(-1, size).sum(axis=0, dtype=np.float64), m, lanes)), maps
+    added = sums.reshape(-1, size).sum(axis=0, dtype=np.float64).reshape(regions, -1)
+    totals = [torch.from_numpy(grams.assemble(one, m, lanes)) for one in added]
+    return totals[0] if shares is None else torch.stack(totals), maps
 
 
 def gram_backward(
-    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, maps: Any, g: Tensor
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    maps: Any,
+    g: Tensor,
+    shares: Tensor | None = None,
 ) -> Tensor:
-    """Compute the gradient of x, (n, c) in the filters' precision, from that of the Gram matrix, (m, m)."""
+    """Compute the gradient of x, (n, c) in the filters' precision, from that of the Gram matrix, or of those of the regions."""
     c, n, (d, _, m) = x.shape[1], neighbors.shape[0], filters.shape
     columns, w, runs = flat(neighbors), flat_or_none(weights, filters), find_runs(neighbors, weights)
-    sides = grams.pack(flat((g + g.t()).to(filters.dtype)), m, m, m, 1)
+    both = (g + g.mT).to(filters.dtype).reshape(-1, m, m)
+    sides = np.concatenate([grams.pack(flat(one), m, m, m, 1) for one in both])
+    regions = flat_or_none(shares, filters)
     packed = grams.pack(flat(filters), m, d * c, 1, m)
     blocks = -(-n // grams.BLOCK)
     cuts = cut(blocks, PARTS, LEAST)
@@ -72,7 +84,7 @@ def gram_backward(
 
     def work(part: int) -> None:
         mine, first, last = parts[offsets[part] : offsets[part + 1]], cuts[part], cuts[part + 1]
-        grams.backward(maps, columns, w, runs, sides, packed, n, d, c, m, first, last, lows[part], mine)
+        grams.backward(maps, columns, w, runs, sides, packed, regions, n, d, c, m, first, last, lows[part], mine)
 
     share(len(cuts) - 1, work)
     gx = torch.empty_like(x, dtype=filters.dtype, memory_format=torch.contiguous_format)

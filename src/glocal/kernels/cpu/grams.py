@@ -11,6 +11,9 @@ A run is a tap whose neighbours of `RUN` vertices in a row are themselves in a r
 copied as a whole. `runs[r d + l]` says it of tap l and the vertices from `r RUN` on. For a graph with runs `x` and its
 gradient are (c, s), else (s, c), with s sources. Other names as in `convolve`; there is one batch.
 
+`shares` (r, n) are the weights of the vertices in each of r regions, or empty. The maps are computed once for all regions,
+and a block is added only to the regions that have a part of it.
+
 Where a map changes its sign the gradient jumps, so a rounding error there is not a small one. `fine` is the signal
 (n, c) in a higher precision than `x`: it decides the sign of what comes out nearer to 0 than `near`, which is 0 where
 there is none.
@@ -190,14 +193,17 @@ def _rectify(maps, row, near):
 
 
 @njit(nogil=True, cache=True)
-def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, last, maps, sums):
-    """Write the maps of the blocks `first` to `last - 1`, and the sums of their upper products.
+def forward(x, fine, near, neighbors, weights, runs, packed, shares, n, d, c, m, first, last, maps, sums):
+    """Write the maps of the blocks `first` to `last - 1`, and the sums of their upper products, region by region.
 
     `packed` are the bias and the filters, (1 + k, m). Maps r nearer to 0 than `near[r]` get their sign from `fine`.
     """
     k, itemsize, rows = d * c, x.itemsize, map_rows(m)
     patches = np.zeros((1 + k) * BLOCK, x.dtype)
     patches[:BLOCK] = 1
+    part = np.zeros(rows * BLOCK if shares.size else 0, x.dtype)
+    regions = shares.size // max(1, n)
+    size = sums.size // max(1, regions)
     fill(sums, 0, sums.size)
     for number in range(first, last):
         i0 = number * BLOCK
@@ -219,17 +225,41 @@ def forward(x, fine, near, neighbors, weights, runs, packed, n, d, c, m, first, 
                         trace = max(near[r] * x.dtype.type(TRACE), x.dtype.type(1e-37))
                         maps[row + i] = max(maps[row + i], trace) if exact > 0 else x.dtype.type(0)
             fill(maps, begin + r * BLOCK + count, begin + (r + 1) * BLOCK)
-        _add_products(x, f, m, sums)
+        if not shares.size:
+            _add_products(x, f, f, m, sums)
+        for region in range(regions):
+            if _has(shares, region * n + i0, count):
+                _weigh(maps, begin, shares, region * n + i0, m, count, part)
+                _add_products(x, f, np.int64(part.ctypes.data), m, sums[region * size : (region + 1) * size])
 
 
 @njit(nogil=True, cache=True)
-def _add_products(like, maps, m, sums):
-    """Add the products of the rows of the maps, tile by tile; those below the diagonal are left out."""
+def _has(shares, first, count):
+    """Whether some vertex of a block belongs to a region, whose shares begin at `first`."""
+    for i in range(np.uint64(first), np.uint64(first + count)):  # noqa: SIM110  (Numba compiles no generators)
+        if shares[i] != 0:
+            return True
+    return False
+
+
+@njit(nogil=True, cache=True)
+def _weigh(maps, begin, shares, first, m, count, out):
+    """Write the maps (m, BLOCK) of a block times the shares of its vertices."""
+    for row in range(m):
+        at, to = np.uint64(begin + row * BLOCK), np.uint64(row * BLOCK)
+        for i in range(np.uint64(count)):
+            out[to + i] = maps[at + i] * shares[np.uint64(first) + i]
+        fill(out, row * BLOCK + count, (row + 1) * BLOCK)
+
+
+@njit(nogil=True, cache=True)
+def _add_products(like, maps, others, m, sums):
+    """Add the products of the rows of the maps with those of others, tile by tile, without those below the diagonal."""
     tiles = (m + ACROSS - 1) // ACROSS
     step, out = ACROSS * BLOCK * like.itemsize, sums.ctypes.data
     for p in range(tiles):
         for q in range(p, tiles):
-            dots(like, maps + p * step, maps + q * step, BLOCK, out, BLOCK * like.itemsize // VECTOR_BYTES)
+            dots(like, maps + p * step, others + q * step, BLOCK, out, BLOCK * like.itemsize // VECTOR_BYTES)
             out += ACROSS * ACROSS * VECTOR_BYTES
 
 
@@ -254,21 +284,35 @@ def assemble(sums, m, size):
 
 
 @njit(nogil=True, cache=True)
-def backward(maps, neighbors, weights, runs, sides, packed, n, d, c, m, first, last, low, signal):
+def backward(maps, neighbors, weights, runs, sides, packed, shares, n, d, c, m, first, last, low, signal):
     """Write to `signal`, whose first vertex is `low`, what the blocks add to the gradient of x.
 
     `F (H + H')` where F > 0 is the gradient of the convolution, with H the gradient of the Gram matrix; `sides` is
-    `H + H'` packed as (m, m), `packed` are the filters as (m, k).
+    `H + H'` packed as (m, m), one after the other for the regions, `packed` are the filters as (m, k).
     """
     k, itemsize, rows = d * c, maps.itemsize, map_rows(m)
     g = np.zeros(padded(m, HEIGHT) * BLOCK, maps.dtype)
     q = np.zeros(padded(k, HEIGHT) * BLOCK, maps.dtype)
+    part = np.zeros(g.size if shares.size else 0, maps.dtype)
+    regions = shares.size // max(1, n)
+    size = sides.size // max(1, regions) * itemsize
     fill(signal, 0, signal.size)
     for number in range(first, last):
         i0 = number * BLOCK
         count = min(n, i0 + BLOCK) - i0
         begin = number * rows * BLOCK
-        _multiply(maps, m, sides.ctypes.data, maps.ctypes.data + begin * itemsize, np.int64(g.ctypes.data), m)
+        f, left = maps.ctypes.data + begin * itemsize, sides.ctypes.data
+        if not shares.size:
+            _multiply(maps, m, left, f, np.int64(g.ctypes.data), m)
+        else:
+            fill(g, 0, g.size)
+        for region in range(regions):
+            if _has(shares, region * n + i0, count):
+                _multiply(maps, m, left + region * size, f, np.int64(part.ctypes.data), m)
+                for row in range(m):
+                    to = np.uint64(row * BLOCK)
+                    for i in range(np.uint64(count)):
+                        g[to + i] += part[to + i] * shares[np.uint64(region * n + i0) + i]
         for at in range(np.uint64(m * BLOCK)):
             g[at] = g[at] if maps[np.uint64(begin) + at] > 0 else maps.dtype.type(0)
         _multiply(maps, k, packed.ctypes.data, np.int64(g.ctypes.data), np.int64(q.ctypes.data), m)

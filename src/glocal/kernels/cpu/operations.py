@@ -88,9 +88,12 @@ def extract_backward(
     return gx, gw
 
 
-def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def gram(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Gram matrix `F'F` of the maps `F = max(0, conv(x) + bias)`: x (m, c) -> (maps, maps) in float64, and the maps.
 
+    With shares (r, n) it is `F' diag(shares[r]) F` for each region: (r, maps, maps).
     For x in float64 and the rest in float32 it is computed in float32, except for what decides whether a map is
     positive: a rounding error there changes the gradient by a jump. The maps lie as `grams` says.
     Cost: O(n maps (d c + maps)) time; memory O(n maps).
@@ -99,7 +102,7 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
     >>> gram(x, neighbors, None, torch.tensor([[[2.0]], [[1.0]]]), torch.tensor([-20.0]))[0]
     tensor([[1.]], dtype=torch.float64)
     """
-    total, maps = gram_launch.gram_forward(x, neighbors, weights, filters, bias)
+    total, maps = gram_launch.gram_forward(x, neighbors, weights, filters, bias, shares)
     return total, torch.from_numpy(maps)
 
 
@@ -111,10 +114,16 @@ def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
 
 
 def gram_backward(
-    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
+    g: Tensor,
+    maps: Tensor,
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    shares: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, g (maps, maps)."""
-    return gram_launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g)
+    """Return the gradient of x (m, c), in the dtype of the filters, given that of the Gram matrix, of the same shape."""
+    return gram_launch.gram_backward(x, neighbors, weights, filters, maps.numpy(), g, shares)
 
 
 def variation(image: Tensor) -> tuple[Tensor, Tensor]:

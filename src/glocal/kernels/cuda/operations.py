@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from glocal.kernels import known as facts
+from glocal.kernels import reference
 from glocal.kernels.cuda import convolve, signal_kernels
 from glocal.kernels.cuda.convolve import edge_products, graph_conv, in_edge_sums, shared_conv
 from glocal.kernels.cuda.launching import Launch
@@ -86,8 +87,10 @@ def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
     return start, edges.int() if short else edges
 
 
-def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """Gram matrix in float64, and the maps (n, m), in the dtype of the filters.
+def gram(
+    x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, bias: Tensor, shares: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Gram matrix in float64, or one for each region of shares (r, n), and the maps (n, m), in the dtype of the filters.
 
     Where x has a higher precision than the filters, it decides which maps are positive, as on the CPU.
     Cost: O(n m (d c + m)) time, O(n (d c + m)) memory.
@@ -99,7 +102,9 @@ def gram(x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, 
         maps.relu_()
     else:
         _rectify(maps, x, neighbors, weights, filters, bias)
-    return inner_products(maps.t()), maps
+    if shares is None:
+        return inner_products(maps.t()), maps
+    return torch.stack([inner_products(maps.t(), (maps * share.unsqueeze(1)).t()) for share in shares]), maps
 
 
 def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
@@ -108,10 +113,16 @@ def gram_maps(x: Tensor, neighbors: Tensor, filters: Tensor) -> Tensor:
 
 
 def gram_backward(
-    g: Tensor, maps: Tensor, x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor
+    g: Tensor,
+    maps: Tensor,
+    x: Tensor,
+    neighbors: Tensor,
+    weights: Tensor | None,
+    filters: Tensor,
+    shares: Tensor | None = None,
 ) -> Tensor:
-    """Return the gradient of x (s, c), in the dtype of the filters, given that of the Gram matrix, g (m, m)."""
-    slope = torch.ops.aten.threshold_backward(maps @ (g + g.t()).to(filters), maps, 0)
+    """Return the gradient of x (s, c), in the dtype of the filters, given that of the Gram matrix, of the same shape."""
+    slope = torch.ops.aten.threshold_backward(reference.gram_slopes(g, maps, shares), maps, 0)
     patches, sources = convolve.patch_slopes(slope.unsqueeze(0), filters), len(x)
     return in_edge_sums(patches, weights, None, facts.reverse(neighbors, sources), sources, len(filters))[0]
 
@@ -138,15 +149,18 @@ def _rectify_plan(n: int, d: int, c: int, m: int, weighted: bool, block: int, bl
     return Launch(signal_kernels.rectify, (-(-n // block),), (n, d), constants)
 
 
-def inner_products(vectors: Tensor) -> Tensor:
-    """All inner products of vectors (r, n), or of the columns of a matrix as `matrix.t()`: (r, r), in float64."""
+def inner_products(vectors: Tensor, others: Tensor | None = None) -> Tensor:
+    """All inner products of vectors (r, n) with `others`, or with themselves: (r, r), in float64.
+
+    The columns of a matrix are given as `matrix.t()`.
+    """
+    others = vectors if others is None else others
     n = vectors.shape[1]
     whole = n // _PIECE * _PIECE
-    rest = vectors[:, whole:]
-    total = (rest @ rest.t()).double()
+    total = (vectors[:, whole:] @ others[:, whole:].t()).double()
     if whole:  # many small products, so that the whole GPU has something to do
-        parts = vectors[:, :whole].unflatten(1, (-1, _PIECE)).transpose(0, 1)
-        total = total + torch.bmm(parts, parts.transpose(1, 2)).sum(0, dtype=torch.float64)
+        left, right = (each[:, :whole].unflatten(1, (-1, _PIECE)).transpose(0, 1) for each in (vectors, others))
+        total = total + torch.bmm(left, right.transpose(1, 2)).sum(0, dtype=torch.float64)
     return total
 
 
