@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
+from glocal.atomic import remove_unfinished
 from glocal.errors import GlocalError
 from glocal.jobs.batch import Outcome, Work, failure, is_wanted, perform
 from glocal.jobs.job import Cost
@@ -34,6 +35,7 @@ def run_tasks(
             if is_wanted(task, overwrite=overwrite):
                 waiting.append(task)
             else:
+                remove_unfinished(task.target.parent)  # what a killed run left, also where nothing is written any more
                 yield Outcome(task, "skipped")
         except (GlocalError, OSError) as error:
             if len(tasks) == 1:

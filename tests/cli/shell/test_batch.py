@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import typer
 
+from glocal import atomic
 from glocal.cli import main
 from glocal.cli.shell.batch import BatchOptions, run_batch
 from glocal.cli.shell.console import Console, RunOptions
@@ -109,6 +110,19 @@ def test_patterns_and_globs(call, tree):
     assert (tree / "in/a-2.tif").exists()
     assert call(tree / "in/a.png") == 0
     assert (tree / "in/a_copy.png").exists()
+
+
+def test_a_run_that_skips_everything_removes_what_a_killed_one_left(call, tree):
+    assert call(tree / "in", "-o", tree / "out") == 0
+    left = (
+        tree / "out" / ".b.jpg.12345678.glocal-part"
+    )  # killed after it named its last output, before it removed its claim
+    left.touch()
+    assert call(tree / "in", "-o", tree / "out", "--skip-existing", "--dry-run") == 0
+    assert left.exists()
+    atomic.remove_unfinished.cache_clear()  # another process
+    assert call(tree / "in", "-o", tree / "out", "--skip-existing") == 0
+    assert not left.exists()
 
 
 def test_existing_outputs_are_refused_skipped_or_replaced(call, tree, capsys):
