@@ -1,7 +1,7 @@
 """Similarities and the convolution over ranked neighbours on the CPU, without gathered copies of the signal.
 
-The convolution makes the differences of a block of vertices, then one matrix product for it. For bfloat16 the differences are
-computed in float32 and rounded once.
+The convolution makes the differences of a block of vertices, then one matrix product for it. Each thread works on blocks of its
+own. For bfloat16 the differences are computed in float32 and rounded once.
 """
 # mypy: disable-error-code="no-untyped-def"
 
@@ -13,9 +13,9 @@ from torch import Tensor
 
 from glocal.kernels import reference_ranked
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.threads import share
+from glocal.kernels.cpu.threads import share, undisturbed
 
-_BLOCK = 1 << 13  # vertices at a time: 8 MiB of differences for 8 neighbours and 32 channels
+_BLOCK = 1 << 10  # vertices of a thread at a time: 1 MiB of differences for 8 neighbours and 32 channels
 _PARTS = 16
 
 
@@ -33,28 +33,33 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
 def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
     """See `reference_ranked.ranked_conv`; gradients and other dtypes than float32 and bfloat16 are left to it.
 
-    Memory in addition to the result: one block, O(k c), and for bfloat16 a copy of x in float32.
+    Memory in addition to the result: one block for each thread, O(k c), and for bfloat16 a copy of x in float32.
     """
     short = x.dtype == weights.dtype == filters.dtype == torch.bfloat16
     if _left_to_the_reference(x, weights, filters, short=short):
         return reference_ranked.ranked_conv(x, neighbors, weights, filters)
     (n, k), c = neighbors.shape, x.shape[1]
-    matrix = filters.flatten(0, 1)
+    matrix = filters.detach().flatten(0, 1)
     result = torch.empty(n, matrix.shape[1], dtype=x.dtype)
-    differences = torch.empty(min(n, _BLOCK), k * c, dtype=x.dtype)
     signal, factors = (t.detach().float().contiguous().numpy() for t in (x, weights))
     columns = neighbors.contiguous().numpy()
-    space = differences.view(torch.uint16).numpy() if short else differences.numpy()
     write = _short_differences if short else _differences
-    for start in range(0, n, _BLOCK):
-        size = min(_BLOCK, n - start)
-        cuts = np.linspace(0, size, _PARTS + 1).astype(np.int64)
+    blocks = -(-n // _BLOCK)
+    cuts = np.linspace(0, blocks, min(_PARTS, blocks) + 1).astype(np.int64) * _BLOCK
 
-        def work(part: int, start: int = start, cuts: np.ndarray = cuts) -> None:
-            write(signal, columns, factors, start, cuts[part], cuts[part + 1], space)
+    inference = torch.is_inference_mode_enabled()  # each thread has its own mode, and has to be in that of the result
 
-        share(_PARTS, work)
-        torch.mm(differences[:size], matrix, out=result[start : start + size])
+    @torch.inference_mode(inference)
+    def work(part: int) -> None:
+        differences = torch.empty(_BLOCK, k * c, dtype=x.dtype)
+        space = differences.view(torch.uint16).numpy() if short else differences.numpy()
+        for start in range(cuts[part], min(n, cuts[part + 1]), _BLOCK):
+            size = min(_BLOCK, n - start)
+            write(signal, columns, factors, start, size, space)
+            torch.mm(differences[:size], matrix, out=result[start : start + size])
+
+    with undisturbed():
+        share(len(cuts) - 1, work)
     return result
 
 
@@ -75,10 +80,10 @@ def _products(x, neighbors, first, last, out):
 
 
 @njit(nogil=True, cache=True)
-def _differences(x, neighbors, weights, start, first, last, out):
-    """Write `w_il (x_j - x_i)` for the vertices `start + first` to `start + last - 1`."""
+def _differences(x, neighbors, weights, start, size, out):
+    """Write `w_il (x_j - x_i)` for the vertices `start` to `start + size - 1`."""
     k, c = neighbors.shape[1], x.shape[1]
-    for row in range(first, last):
+    for row in range(size):
         i = start + row
         for rank in range(k):
             j, w = neighbors[i, rank], weights[i, rank]
@@ -87,12 +92,12 @@ def _differences(x, neighbors, weights, start, first, last, out):
 
 
 @njit(nogil=True, cache=True)
-def _short_differences(x, neighbors, weights, start, first, last, out):
+def _short_differences(x, neighbors, weights, start, size, out):
     """Write the same as the bits of bfloat16, rounded to nearest even. NaN is not preserved."""
     k, c = neighbors.shape[1], x.shape[1]
     values = np.empty(c, np.float32)
     bits = values.view(np.uint32)
-    for row in range(first, last):
+    for row in range(size):
         i = start + row
         for rank in range(k):
             j, w = neighbors[i, rank], weights[i, rank]

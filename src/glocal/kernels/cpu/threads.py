@@ -87,8 +87,13 @@ def share(parts: int, work: Callable[[int], None]) -> None:
         while (part := next(counter)) < parts:
             work(part)
 
+    def help_drain() -> None:
+        if _count is not None and torch.get_num_threads() != 1:
+            torch.set_num_threads(1)  # as in the thread that is in `undisturbed`; helpers keep it
+        drain()
+
     helpers = min(count(), parts) - 1
-    futures = [workers().submit(drain) for _ in range(helpers)]
+    futures = [workers().submit(help_drain) for _ in range(helpers)]
     drain()
     for future in futures:
         if not future.cancel():  # a helper that has not begun yet is not needed any more; it is not waited for
