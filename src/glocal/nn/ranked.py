@@ -109,7 +109,9 @@ def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> T
     scores = temperature.to(dtype) * (similarities.to(dtype) - 1) + logits.to(dtype)
     if scores.device.type != "cpu":
         return torch.softmax(nn.functional.pad(scores, (1, 0)), 1)[:, 1:]
-    largest = scores.detach().amax(1, keepdim=True).clamp(min=0)  # the same; torch's softmax of short rows is slow on a CPU
+    largest = (
+        scores.detach().amax(1, keepdim=True).clamp(min=0)
+    )  # the same; torch's softmax of short rows is slow on a CPU
     parts = (scores - largest).exp()
     return parts / (parts.sum(1, keepdim=True) + (-largest).exp())
 

@@ -11,7 +11,6 @@ the same terms in the same order.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,12 +18,13 @@ import torch
 from torch import Tensor
 
 from glocal.apps.denoise.calibration import Calibrated
+from glocal.apps.denoise.cost import TILE_MEMORY, tile_bytes
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.options import Architecture
 from glocal.apps.denoise.profile import REACH, noise_maps
+from glocal.machine import has_bfloat16
 
 BAND_PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
-TILE_PIXELS = 1 << 21  # of a deep network, with what lies around the tile
 _LEAST = 16  # sides of a picture for which every window holds enough vertices
 _CELL = 16  # tiles of a deep network start at multiples of this: all see the same cells of the lower resolutions
 
@@ -83,17 +83,42 @@ def bands(height: int, width: int, *, pixels: int = BAND_PIXELS, rows: int | Non
 
 
 def tiles(
-    height: int, width: int, shape: DeepShape, *, pixels: int = TILE_PIXELS, rows: int | None = None
+    height: int, width: int, shape: DeepShape, *, pixels: int | None = None, rows: int | None = None
 ) -> list[Window]:
     """Cut a picture into tiles for a deep network, each with at most about `pixels` pixels including its surroundings.
 
-    A picture with fewer pixels is one tile. With `rows`, the tiles are bands of full width.
+    Of all grids that fit, the one with the fewest pixels in surroundings is used. A picture with fewer pixels is one tile.
+    With `rows`, the tiles are bands of full width. The default of `pixels` is what fits into `TILE_MEMORY`.
     """
-    fits = height * width <= pixels
-    side = max(4 * shape.radius, math.isqrt(pixels) - 2 * margin(shape))
-    across = _cuts(width, width if fits or rows else side)
-    down = _cuts(height, max(4 * shape.radius, rows) if rows else height if fits else side)
+    pixels = pixels or TILE_MEMORY // tile_bytes(shape.widths[0], short=has_bfloat16())
+    least = 4 * shape.radius
+    if rows:
+        down, across = _cuts(height, max(least, rows)), [(0, width)]
+    elif height * width <= pixels:
+        down, across = [(0, height)], [(0, width)]
+    else:
+        down, across = (
+            _cuts(n, step) for n, step in zip((height, width), _steps(height, width, shape, pixels), strict=True)
+        )
     return [Window(*rows_, *columns) for rows_, columns in itertools.product(down, across)]
+
+
+def _steps(height: int, width: int, shape: DeepShape, pixels: int) -> tuple[int, int]:
+    """Return the height and width of the tiles that have the fewest pixels in their surroundings."""
+    more, least = margin(shape), 4 * shape.radius
+
+    def larger(n: int, count: int) -> int:
+        """Return the length of the longest of `count` parts of an axis, with its surroundings."""
+        return -(-n // (count * _CELL)) * _CELL + more * min(count - 1, 2)
+
+    found = []
+    for across in range(1, -(-width // least) + 1):
+        counts = range(1, -(-height // least) + 1)
+        down = next((count for count in counts if larger(height, count) * larger(width, across) <= pixels), counts[-1])
+        computed = (height + 2 * more * (down - 1)) * (width + 2 * more * (across - 1))
+        found.append((max(pixels, larger(height, down) * larger(width, across)), computed, down, across))
+    _, _, down, across = min(found)
+    return -(-height // down), -(-width // across)
 
 
 @torch.no_grad()
@@ -138,8 +163,8 @@ def denoise_tile(read: Read, size: tuple[int, int], window: Window, net: DeepDen
     Returns
     -------
     Tensor, (c, h', w')
-        The same bits for any window with the shapes that ship; up to rounding on the CPU with other widths. Memory: about
-        550 bytes for each pixel of the window and its surroundings.
+        The same bits for any window with the shapes that ship; up to rounding on the CPU with other widths. Memory:
+        `cost.tile_bytes` for each pixel of the window and its surroundings.
     """
     height, width = (max(_LEAST, -(-n // 4) * 4) for n in size)
     # At the border of the picture the window of a vertex reaches twice as far to the inside.

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from glocal.apps.denoise.bands import (
     BAND_PIXELS,
-    TILE_PIXELS,
     Window,
     bands,
     denoise_band,
@@ -102,7 +101,7 @@ class Plan:
         """
         height, width, _ = self.shape
         if isinstance(self.nets, DeepDenoiser):
-            return tiles(height, width, self.nets.shape, pixels=pixels or TILE_PIXELS, rows=rows)
+            return tiles(height, width, self.nets.shape, pixels=pixels, rows=rows)
         if self.halo is None:
             return [Window(0, height, 0, width)]
         return bands(height, width, pixels=pixels or BAND_PIXELS, rows=rows)

@@ -53,9 +53,7 @@ def window_neighbors(features: Tensor, k: int, radius: int, exclude: int) -> Ten
             _copy(signal, some, first_rows, first_columns, sizes[2], sizes[3], there.numpy())
             count = len(some)
             torch.bmm(here[:count], there[:count].transpose(1, 2), out=space[:count])
-            _choose(
-                products.numpy(), some, tops, lefts, first_rows, first_columns, sizes, h, w, radius, exclude, out
-            )
+            _choose(products.numpy(), some, tops, lefts, first_rows, first_columns, sizes, h, w, radius, exclude, out)
 
     with undisturbed():
         share(len(cuts) - 1, work)
