@@ -81,7 +81,9 @@ def computing_on(call: str, device: str) -> Iterator[None]:
         raise MemoryLimitError(message) from error
 
 
-def has_bfloat16() -> bool:
-    """Return whether this CPU multiplies bfloat16 in hardware, so that convolutions in it are faster than in float32."""
+def has_bfloat16(device: torch.device | str = "cpu") -> bool:
+    """Return whether this CPU or GPU multiplies bfloat16 in hardware, so that convolutions in it are faster than in float32."""
+    if str(device).startswith("cuda"):
+        return torch.cuda.get_device_capability(device) >= (8, 0)
     known = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
     return bool(known is not None and known())

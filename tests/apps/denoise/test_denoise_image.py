@@ -78,7 +78,7 @@ def test_bfloat16_changes_next_to_nothing_and_bands_stay_equal(monkeypatch, chan
     clean = scene(72, 80, channels)
     y, found = noisy(clean, 0.06).astype(np.float32), []
     for fast in (False, True):
-        monkeypatch.setattr("glocal.apps.denoise.plan.has_bfloat16", lambda fast=fast: fast)
+        monkeypatch.setattr("glocal.apps.denoise.plan.has_bfloat16", lambda device, fast=fast: fast)
         found.append(glocal.denoise(y, 0.06, model="small").image)
         assert np.array_equal(found[-1], glocal.denoise(y, 0.06, model="small", rows=16).image), fast
     assert not np.array_equal(*found)

@@ -22,7 +22,6 @@ from glocal.apps.denoise.cost import TILE_MEMORY, tile_bytes
 from glocal.apps.denoise.deep import DeepDenoiser, DeepShape
 from glocal.apps.denoise.options import Architecture
 from glocal.apps.denoise.profile import REACH, noise_maps
-from glocal.machine import has_bfloat16
 
 BAND_PIXELS = 1 << 19  # of a band: 0.5 GiB for the widest network
 _LEAST = 16  # sides of a picture for which every window holds enough vertices
@@ -82,15 +81,12 @@ def bands(height: int, width: int, *, pixels: int = BAND_PIXELS, rows: int | Non
     return [Window(top, min(height, top + step), 0, width) for top in range(0, height, step)]
 
 
-def tiles(
-    height: int, width: int, shape: DeepShape, *, pixels: int | None = None, rows: int | None = None
-) -> list[Window]:
+def tiles(height: int, width: int, shape: DeepShape, *, pixels: int, rows: int | None = None) -> list[Window]:
     """Cut a picture into tiles for a deep network, each with at most about `pixels` pixels including its surroundings.
 
     Of all grids that fit, the one with the fewest pixels in surroundings is used. A picture with fewer pixels is one tile.
-    With `rows`, the tiles are bands of full width. The default of `pixels` is what fits into `TILE_MEMORY`.
+    With `rows`, the tiles are bands of full width.
     """
-    pixels = pixels or TILE_MEMORY // tile_bytes(shape.widths[0], short=has_bfloat16())
     least = 4 * shape.radius
     if rows:
         down, across = _cuts(height, max(least, rows)), [(0, width)]
@@ -101,6 +97,18 @@ def tiles(
             _cuts(n, step) for n, step in zip((height, width), _steps(height, width, shape, pixels), strict=True)
         )
     return [Window(*rows_, *columns) for rows_, columns in itertools.product(down, across)]
+
+
+def tile_pixels(net: DeepDenoiser) -> int:
+    """Return the pixels of a tile and its surroundings that fit: into `TILE_MEMORY`, or half of a GPU's free memory."""
+    weight = net.tail.weight
+    each = tile_bytes(net.shape.widths[0], short=weight.dtype == torch.bfloat16)
+    if weight.device.type != "cuda":
+        return TILE_MEMORY // each
+    free = torch.cuda.mem_get_info(weight.device)[0]
+    unused = torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    # The graph layer needs as much again there. More than 2^25 pixels gain nothing, and counts above 2^31 would not fit.
+    return min(1 << 25, (free + unused) // (4 * each))
 
 
 def _steps(height: int, width: int, shape: DeepShape, pixels: int) -> tuple[int, int]:
@@ -183,7 +191,7 @@ def denoise_deep(planes: Tensor, net: DeepDenoiser, noise: float | Tensor) -> Te
     """Denoise planes (c, h, w) with a deep network for c channels, tile by tile; see `denoise_tile`."""
     size = (planes.shape[1], planes.shape[2])
     result = torch.empty_like(planes)
-    for window in tiles(*size, net.shape):
+    for window in tiles(*size, net.shape, pixels=tile_pixels(net)):
         result[:, *window.slices] = denoise_tile(lambda part: planes[:, *part.slices], size, window, net, noise)
     return result
 

@@ -24,6 +24,7 @@ from glocal.apps.denoise.bands import (
     denoise_tile,
     halo,
     margin,
+    tile_pixels,
     tiles,
 )
 from glocal.apps.denoise.calibration import Calibrated, calibrated
@@ -101,7 +102,7 @@ class Plan:
         """
         height, width, _ = self.shape
         if isinstance(self.nets, DeepDenoiser):
-            return tiles(height, width, self.nets.shape, pixels=pixels, rows=rows)
+            return tiles(height, width, self.nets.shape, pixels=pixels or tile_pixels(self.nets), rows=rows)
         if self.halo is None:
             return [Window(0, height, 0, width)]
         return bands(height, width, pixels=pixels or BAND_PIXELS, rows=rows)
@@ -234,7 +235,7 @@ def plan_for(
         if deep is None:
             nets = _networks(pixels, white, level / white, options, models)
         else:
-            fast = options.device == "cpu" and has_bfloat16()
+            fast = has_bfloat16(options.device)
             nets = (deep.in_bfloat16() if fast else deep).to(options.device)
     return Plan((height, width, channels), white, level, noise, options, radius, nets, mask)
 
