@@ -85,7 +85,10 @@ def test_an_image_that_cannot_be_used_is_named():
 def test_a_mask_of_any_size_leaves_the_rest_alone(call):
     mask = np.zeros((4, 4), np.uint8)
     mask[:, :2] = 255
-    result = call(PHOTO, mask=mask).image
+    done = call(PHOTO, mask=mask)
+    h, w = PHOTO.shape[:2]
+    assert f"the mask is scaled from 4 x 4 to {w} x {h}, the photo's size" in done.notes
+    result = done.image
     np.testing.assert_array_equal(result[:, 18:], PHOTO[:, 18:])
     assert not np.array_equal(result[:, :6], PHOTO[:, :6])
     np.testing.assert_array_equal(call(PHOTO, mask=mask.repeat(5, 0).repeat(6, 1)).image[:, 12:], PHOTO[:, 12:])

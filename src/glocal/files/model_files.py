@@ -66,7 +66,7 @@ def read_model(name: str | Path, *, folder: Path = MODELS) -> ModelFile:
     """
     if str(name).endswith(SUFFIX):
         path = Path(name)
-        data = _read(path, str(path), "Check the name")
+        data = _read(path, "", "Check the name")
         return ModelFile(path.stem, _arrays(data, path, "Save it again"), _info(data), hashlib.sha256(data).hexdigest())
     index = read_index(folder)
     entry = index.get(str(name))
@@ -74,7 +74,7 @@ def read_model(name: str | Path, *, folder: Path = MODELS) -> ModelFile:
         known = ", ".join(sorted(index)) or "none"
         raise ModelError(f"read_model: there is no model `{name}`. Use one of: {known}.")
     path = folder / entry["file"]
-    data = _read(path, str(name), _REPAIR)
+    data = _read(path, f" {name}", _REPAIR)
     found = hashlib.sha256(data).hexdigest()
     if found != entry["sha256"]:
         raise ModelError(
@@ -158,7 +158,7 @@ def _read(path: Path, what: str, remedy: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise ModelError(f"load model {what} ({path}): {reason}. {remedy}.") from error
+        raise ModelError(f"load model{what} ({path}): {reason}. {remedy}.") from error
 
 
 def _arrays(data: bytes, path: Path, remedy: str) -> dict[str, npt.NDArray[Any]]:

@@ -34,7 +34,7 @@ from glocal.apps.color.lut import read_lut
 from glocal.apps.color.options import ColorOptions
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import from_srgb_in, srgb_in, to_srgb
-from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_values
+from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_notes, mask_values
 from glocal.files.images.picture import Picture
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe, sha256_of
@@ -149,7 +149,12 @@ def recolor(
     return Recolored(
         seconds=done - began,
         recipe=build_recipe("color", options, inputs=inputs, arguments=arguments),
-        notes=(*picture.notes, *(found.notes if found else ()), *_on_cpu(options.device)),
+        notes=(
+            *picture.notes,
+            *mask_notes(shade, picture.size),
+            *(found.notes if found else ()),
+            *_on_cpu(options.device),
+        ),
         phases={"read": read - began, "fit": fitted - read, "apply": done - fitted},
         original=picture,
         given=photo,

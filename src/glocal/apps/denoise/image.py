@@ -25,7 +25,7 @@ from glocal.apps.denoise.models import SHIPPED
 from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.apps.denoise.plan import plan_for
 from glocal.errors import InputError
-from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_values
+from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_notes, mask_values
 from glocal.files.images.picture import Picture, row_bands, to_type, type_of
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe
@@ -164,7 +164,7 @@ def denoise(
     return Denoised(
         seconds=time.perf_counter() - started,
         recipe=build_recipe("denoise", options, inputs=inputs, arguments=arguments),
-        notes=(*picture.notes, *_notes(plan.options)),
+        notes=(*picture.notes, *mask_notes(shade, picture.size), *_notes(plan.options)),
         original=picture,
         given=image,
         layout=layout,

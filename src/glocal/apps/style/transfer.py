@@ -36,7 +36,7 @@ from glocal.apps.style.solve import Checkpoint, Task, solve
 from glocal.color_match import matched
 from glocal.errors import InputError
 from glocal.files.images.colors import to_srgb
-from glocal.files.images.image_like import ImageLike, Layout, as_picture
+from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_notes
 from glocal.files.images.picture import Picture
 from glocal.files.provenance import build_recipe, with_options
 from glocal.files.results import SrgbResult, image_inputs
@@ -212,7 +212,7 @@ def stylize(
     return StyleResult(
         seconds=time.perf_counter() - began,
         recipe=sources.recipe(options, weights),
-        notes=(*sources.photo.notes, *sources.mask_notes()),
+        notes=(*sources.photo.notes, *mask_notes(sources.mask, sources.photo.size)),
         stopped=solution.stopped,
         phases=solution.phases,
         original=sources.photo,
@@ -268,13 +268,6 @@ class StyleSources:
             _check_size("painting", one)
             _check_painting(one)
         return found
-
-    def mask_notes(self) -> tuple[str, ...]:
-        """Return a note if the mask has another size than the photo."""
-        if self.mask is None or self.mask.size == self.photo.size:
-            return ()
-        (h, w), (height, width) = self.mask.size, self.photo.size
-        return (f"the mask is scaled from {w} x {h} to {width} x {height}, the photo's size",)
 
     def recipe(self, options: StyleOptions, weights: Sequence[float] | None) -> dict[str, Any]:
         """Return the recipe of a run. Inputs are in the order of the command line."""

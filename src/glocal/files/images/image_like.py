@@ -163,6 +163,14 @@ def mask_values(
     return values if values.shape == size else _scaled(values, size, np.empty if scratch is None else scratch.empty)
 
 
+def mask_notes(mask: Picture | None, size: tuple[int, int]) -> tuple[str, ...]:
+    """Return a note for the user if a mask has another size (h, w) than the photo."""
+    if mask is None or mask.size == size:
+        return ()
+    (h, w), (height, width) = mask.size, size
+    return (f"the mask is scaled from {w} x {h} to {width} x {height}, the photo's size",)
+
+
 def _scaled(values: Array, size: tuple[int, int], empty: Empty) -> Array:
     """Scale values (h, w) to another size, a band of rows at a time."""
     from PIL import Image
