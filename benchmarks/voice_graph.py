@@ -238,10 +238,10 @@ def table(folder: Path) -> None:
             gains = [np.subtract(*run["scores"]) for run in found]
             real = [float(g[: len(g) * 2 // 3].mean()) for g in gains]
             white = [float(g[len(g) * 2 // 3 :].mean()) for g in gains]
-            row = {"kind": kind, "seconds": seconds, "parameters": found[0]["parameters"], "real": real, "white": white}
+            same = {name: found[0][name] for name in ("kind", "seconds", "steps", "parameters")}
             errors = [float(g[: len(g) * 2 // 3].std() / (len(g) * 2 // 3) ** 0.5) for g in gains]
-            rows.append(row | {"error": errors})
-    kept = {"benchmark": "voice_graph", "steps": runs[0]["steps"], "rows": rows}
+            rows.append(same | {"real": real, "white": white, "error": errors})
+    kept = {"benchmark": "voice_graph", "rows": rows}
     RESULTS.write_text(json.dumps(kept, indent=1) + "\n")
     for row in rows:
         print(row)
