@@ -28,9 +28,9 @@ class Graph:
     Vertices with fewer edges are completed with edges of weight 0.
 
     A graph is immutable and shares the tensors that it is made of. If `neighbors` is changed in place later, the next
-    layer checks it again, so that an index out of range is always an error. Memory that NumPy shares is copied, because
-    torch does not see what NumPy writes. (Changes through `.data` are not detected.) A graph is also a pytree:
-    `torch.compile`, `torch.export` and `torch.utils._pytree` accept it as an argument.
+    layer checks it again. torch does not see what is written through NumPy or `.data`: memory that NumPy shares is
+    copied, and the CPU's kernels check each index as they read it. So an index out of range is always an error.
+    A graph is also a pytree: `torch.compile`, `torch.export` and `torch.utils._pytree` accept it as an argument.
 
     The graph of a grid stores only its rule, `lattice`. Its neighbours, and the weights of the boundary "zero", are
     computed when they are first read. Layers do not read them.

@@ -40,6 +40,62 @@ for shape, patch in (((1, 24, 24), (5, 5)), ((1, 1, 900), (1, 5))):
     assert all(torch.equal(a, b) for a, b in zip(found, expected))
 """
 
+WRITTEN = """
+import torch
+from glocal import Graph
+from glocal.errors import ArgumentError
+from glocal.kernels import window_ops
+from glocal.nn import functional
+
+n, d = 4000, 5
+make = torch.Generator().manual_seed(0)
+steps = torch.randint(-30, 31, (n, d), generator=make)
+x = {c: torch.rand(n, c, generator=make) for c in (3, 10)}
+f = {c: torch.rand(d, c, 8, generator=make) for c in (3, 10)}
+both = torch.stack([x[3], x[3]])
+calls = {
+    "narrow": lambda g: functional.graph_conv(x[3].clone().requires_grad_(), g, f[3]),
+    "wide": lambda g: functional.graph_conv(x[10].clone().requires_grad_(), g, f[10].clone().requires_grad_()),
+    "batch": lambda g: functional.graph_conv(both.clone().requires_grad_(), g, f[3]),
+    "gram": lambda g: functional.gram(x[3].clone().requires_grad_(), g, f[3], torch.zeros(8)),
+    "shared": lambda g: functional.shared_conv(both, g, torch.rand(d)),
+    "taps": lambda g: functional.shared_conv(x[3], g, torch.rand(d, requires_grad=True)),
+    "extract": lambda g: functional.extract(x[3], g),
+    "similarities": lambda g: window_ops.similarities(x[3], g.neighbors),
+    "ranked": lambda g: window_ops.ranked_conv(x[3], g.neighbors, torch.rand(n, d), f[3]),
+}
+
+def refuses(call, bad):
+    try:
+        call()
+    except ArgumentError as error:
+        assert f"holds the index {bad}," in str(error), error
+        return True
+    return False
+
+writes = {2**30: lambda g: g.neighbors.numpy(), -1: lambda g: g.neighbors.data, n: lambda g: g.neighbors.numpy()}
+for name, call in calls.items():
+    for bad, write in writes.items():
+        g = Graph((torch.arange(n).unsqueeze(1) + steps).clamp(0, n - 1).int())
+        y = call(g)
+        if y.requires_grad:
+            call(g).sum().backward()
+        write(g)[1234, 2] = bad
+        assert refuses(lambda: call(g), bad), name
+        if y.requires_grad:
+            assert refuses(lambda: y.sum().backward(), bad), name
+        write(g)[:] = 0  # valid again, but other edges than before: their gradients too
+        y, leaf = functional.graph_conv(x[3], g, f[3]), x[3].clone().requires_grad_()
+        torch.testing.assert_close(y, (x[3][0] @ f[3].sum(0)).expand(n, 8))
+        functional.graph_conv(leaf, g, f[3]).sum().backward()
+        torch.testing.assert_close(leaf.grad[0], n * f[3].sum((0, 2)), rtol=1e-3, atol=0)
+"""
+
+
+def test_an_index_out_of_range_is_an_error_even_if_torch_does_not_see_the_write():
+    result = subprocess.run([sys.executable, "-c", WRITTEN], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="protects pages by mprotect")
 def test_the_pair_search_stays_within_its_limits():

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from glocal.errors import ArgumentError, DerivativeError
-from glocal.kernels import ops, select, transforms
+from glocal.kernels import known, ops, select, transforms
 from glocal.kernels.derivatives import differentiable, under
 
 _GRAPH = "Tensor neighbors, Tensor? weights"
@@ -46,7 +46,8 @@ def _gram(
     shares: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     _check(x, neighbors, weights, filters, shares, bias)
-    found: tuple[Tensor, Tensor] = select.pick("gram", x.device)(x, neighbors, weights, filters, bias, shares)
+    kernel, args = select.pick("gram", x.device), (x, neighbors, weights, filters, bias, shares)
+    found: tuple[Tensor, Tensor] = known.reading(neighbors, x.shape[-2], kernel, *args)
     return found
 
 
@@ -86,7 +87,8 @@ def _gram_backward(
             f"{tuple(expected)}. Use what `gram` returned."
         )
         raise ArgumentError(message)
-    gx: Tensor = select.pick("gram_backward", x.device)(g, maps, x, neighbors, weights, filters, shares)
+    kernel, args = select.pick("gram_backward", x.device), (g, maps, x, neighbors, weights, filters, shares)
+    gx: Tensor = known.reading(neighbors, x.shape[-2], kernel, *args)
     return gx
 
 

@@ -1,8 +1,9 @@
 """What was found out about a graph: facts about its tensors, kept for as long as the tensor lives and is not written to.
 
 torch counts the writes to a tensor; when the count or the memory changes, the facts are found again. Writes through
-NumPy or `.data` are not counted. So this is for the neighbours and weights of a graph, not for parameters; and a graph
-copies neighbours whose memory NumPy shares (`unshared`).
+NumPy or `.data` are not counted. So this is for the neighbours and weights of a graph, not for parameters. A graph copies
+neighbours whose memory NumPy shares (`unshared`), and the CPU's kernels compare every neighbour with the range they were
+promised before they use it (`reading`).
 """
 
 from __future__ import annotations
@@ -44,12 +45,30 @@ def known(tensor: Tensor, what: Hashable, find: Callable[[], Any]) -> Any:
     return facts[what]
 
 
+class ChangedError(Exception):
+    """Neighbours are outside of the range that was found earlier: somebody wrote to them, and torch did not count it."""
+
+
+def reading(neighbors: Tensor, num_sources: int, kernel: Callable[..., Any], *args: Any) -> Any:
+    """Return `kernel(*args)`. If the kernel finds that the neighbours changed, check them again, then call it again.
+
+    Raises ArgumentError if a neighbour is not one of the sources.
+    """
+    try:
+        return kernel(*args)
+    except ChangedError:
+        _found.pop(id(neighbors), None)
+        check_range(neighbors, num_sources)
+        return kernel(*args)
+
+
 def check_range(neighbors: Tensor, num_sources: int) -> None:
     """Raise ArgumentError if a neighbour is not one of the sources. Cost: O(n d), once for each state of the tensor."""
     if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
         return  # values cannot be read while a CUDA graph is recorded
     low, high = known(neighbors, "range", lambda: tuple(int(v) for v in torch.aminmax(neighbors)))
     if low < 0 or high >= num_sources:
+        _found.pop(id(neighbors), None)  # look again next time: nobody may see how it is corrected
         bad = low if low < 0 else high
         message = (
             f"Graph: `neighbors` holds the index {bad}, but vertices are numbered 0 to {num_sources - 1}. "

@@ -65,14 +65,14 @@ for _name, _schema in _SCHEMAS.items():
 
 def call_backend(name: str, x: Tensor, *args: Any) -> Any:
     """Call the backend's function on checked arguments; bfloat16 and float16 go through float32 where it needs that."""
-    function = select.pick(name, x.device)
+    kernel = select.pick(name, x.device)
     if x.dtype in _HALF and not select.chosen(name, x.device).half:
         wide = [a.float() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
-        result = function(*wide)
+        result = kernel(*wide)
         if isinstance(result, Tensor):
             return result.to(x.dtype)
         return tuple(None if part is None else part.to(x.dtype) for part in result)
-    return function(*args)
+    return kernel(*args)
 
 
 def check(name: str, x: Tensor, neighbors: Tensor, weights: Tensor | None, *same: Tensor) -> None:
@@ -118,7 +118,7 @@ def _forward(name: str) -> Callable[..., Tensor]:
         for f in filters:
             check_filters(name, f, _expected(name, x, neighbors))
         more = () if bias is None else (bias,)
-        y: Tensor = call_backend(name, x, x, neighbors, weights, *filters, *more)
+        y: Tensor = known.reading(neighbors, x.shape[1], call_backend, name, x, x, neighbors, weights, *filters, *more)
         return y.contiguous()
 
     return run
@@ -127,8 +127,10 @@ def _forward(name: str) -> Callable[..., Tensor]:
 def _backward(name: str) -> Callable[..., tuple[Tensor | None, ...]]:
     """Make the backward for arguments that have been checked."""
 
-    def run(g: Tensor, x: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
-        found: tuple[Tensor | None, ...] = call_backend(f"{name}_backward", x, g, x, *rest)
+    def run(g: Tensor, x: Tensor, neighbors: Tensor, *rest: Any) -> tuple[Tensor | None, ...]:
+        found: tuple[Tensor | None, ...] = known.reading(
+            neighbors, x.shape[1], call_backend, f"{name}_backward", x, g, x, neighbors, *rest
+        )
         return found
 
     return run

@@ -12,7 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.kernels import ops, reference_ranked, select, transforms
+from glocal.errors import ArgumentError
+from glocal.kernels import known, ops, reference_ranked, select, transforms
 
 ops.library.define("window_neighbors(Tensor features, int k, int radius, int exclude) -> Tensor")
 _search = torch.ops.glocal.window_neighbors.default
@@ -29,15 +30,26 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
     """Compute `reference_ranked.similarities`."""
     if torch.compiler.is_compiling():
         return reference_ranked.similarities(x, neighbors)
-    found: Tensor = select.pick("similarities", x.device)(x, neighbors)
-    return found
+    return _run("similarities", x, neighbors)
 
 
 def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) -> Tensor:
     """Compute `reference_ranked.ranked_conv`."""
     if torch.compiler.is_compiling():
         return reference_ranked.ranked_conv(x, neighbors, weights, filters)
-    found: Tensor = select.pick("ranked_conv", x.device)(x, neighbors, weights, filters)
+    return _run("ranked_conv", x, neighbors, weights, filters)
+
+
+def _run(name: str, x: Tensor, neighbors: Tensor, *rest: Tensor) -> Tensor:
+    if len(neighbors) != len(x):
+        message = (
+            f"{name}: the signal (shape {tuple(x.shape)}) must have one row for each of the n={len(neighbors)} vertices. "
+            "Use the graph that was built for it."
+        )
+        raise ArgumentError(message)
+    known.check_range(neighbors, len(x))
+    kernel = select.pick(name, x.device)
+    found: Tensor = known.reading(neighbors, len(x), kernel, x, neighbors, *rest)
     return found
 
 

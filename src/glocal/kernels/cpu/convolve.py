@@ -60,7 +60,10 @@ def gather(x, neighbors, weights, d, c, i0, i1, base, out):
 
 @njit(nogil=True, cache=True)
 def forward(x, neighbors, weights, packed, bias, n, s, d, c, m, first, last, y):
-    """Write `y[i, :] = bias + sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m), an empty bias is 0."""
+    """Write `y[i, :] = bias + sum_k p_k(i, x) filters[k, :]`; `packed` are the filters (k, m), an empty bias is 0.
+
+    Returns False, and stops, where a neighbour is none of the s sources.
+    """
     k, itemsize = d * c, x.itemsize
     chunks, vectors, width = chunking(m, itemsize)
     block, height = block_size(k), ROWS[vectors - 1]
@@ -71,6 +74,8 @@ def forward(x, neighbors, weights, packed, bias, n, s, d, c, m, first, last, y):
         batch = number // blocks
         i0 = (number - batch * blocks) * block
         count = min(n, i0 + block) - i0
+        if outside(neighbors, i0 * d, (i0 + count) * d, 0, s):
+            return False
         gather(x, neighbors, weights, d, c, i0, i0 + count, batch * s * c, patches)
         # A product is wider than m: it may spill into the next rows, which are written after it, but not into the next
         # block or chunk. So enough of the last rows of a block take the way through `result`.
@@ -90,6 +95,7 @@ def forward(x, neighbors, weights, packed, bias, n, s, d, c, m, first, last, y):
             for i in range((batch * n + i0) * m, (batch * n + i0 + count) * m, m):
                 for column in range(np.uint64(m)):
                     y[np.uint64(i) + column] += bias[column]
+    return True
 
 
 @njit(nogil=True, cache=True)
@@ -97,8 +103,8 @@ def forward_parts(turns, x, neighbors, weights, packed, bias, n, s, d, c, m, cut
     """Take parts, which are the blocks from one of `cuts` to the next, and do `forward` for them."""
     part: int = take(turns)
     while part < cuts.size - 1:
-        forward(x, neighbors, weights, packed, bias, n, s, d, c, m, cuts[part], cuts[part + 1], y)
-        finish(turns)
+        done = forward(x, neighbors, weights, packed, bias, n, s, d, c, m, cuts[part], cuts[part + 1], y)
+        finish(turns, done)
         part = take(turns)
 
 
@@ -119,19 +125,23 @@ def backward_parts(
         begin, end = batch * copy + offsets[piece], batch * copy + offsets[piece + 1]
         if signal.size:
             fill(signal, begin, end)
-        backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, lows[piece] - begin // c, signal, edge,
-                 part * size, filters)  # fmt: skip
-        finish(turns)
+        sources = (end - begin) // c if signal.size else s
+        done = backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, lows[piece], sources, begin, signal,
+                        edge, part * size, filters)  # fmt: skip
+        finish(turns, done)
         part = take(turns)
 
 
 @njit(nogil=True, cache=True)
-def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, signal, edge, place, filters):
+def backward(
+    x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, sources, begin, signal, edge, place, filters
+):
     """Compute those gradients whose arrays are not empty, so that a block of g is read from the memory once.
 
     `q[i, l, :] = sum_m g[i, m] filters[l, :, m]` is g pulled back through the filters, which are `packed` as (m, k).
-    `signal[j_l - low, :] += w_il q[i, l, :]`; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
+    `signal[j_l - low, :] += w_il q[i, l, :]` from `begin` on; `edge[batch, i, l] = <x[j_l], q[i, l]>`;
     `filters[k, :] += sum_i p_k(i, x) g[i, :]` from `place` on, laid out as (chunks, k + SPARE, width), or `turned`.
+    Returns False, and stops, where a neighbour is none of the `sources` from `low` on.
     """
     k, itemsize = d * c, x.itemsize
     _, _, width = chunking(m, itemsize)
@@ -145,6 +155,8 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
         batch = number // blocks
         i0 = (number - batch * blocks) * block
         count = min(n, i0 + block) - i0
+        if outside(neighbors, i0 * d, (i0 + count) * d, low, sources):
+            return False
         row = (batch * n + i0) * m
         rows = g.ctypes.data + row * itemsize
         if row + (count + SPARE) * m + width > g.size:  # whole tiles would read beyond the end
@@ -159,7 +171,8 @@ def backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, 
         if edge.size:
             _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * s, batch * n * d, edge)
         if signal.size:
-            scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low, signal)
+            scatter(neighbors, weights, q, d, c, chunks_k * width_k, i0, count, low - begin // c, signal)
+    return True
 
 
 @njit(nogil=True, cache=True)
@@ -249,6 +262,13 @@ def span(neighbors, e0, e1):
     for e in range(np.uint64(e0), np.uint64(e1)):
         low, high = min(low, neighbors[e]), max(high, neighbors[e])
     return np.int64(low), np.int64(high)
+
+
+@njit(nogil=True, cache=True)
+def outside(neighbors, e0, e1, low, sources):
+    """Whether an edge of e0 to e1 - 1 points to another vertex than `low` to `low + sources - 1`."""
+    least, most = span(neighbors, e0, e1)
+    return least < low or most >= low + sources
 
 
 @njit(nogil=True, cache=True)

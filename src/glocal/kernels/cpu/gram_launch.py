@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from glocal.kernels.cpu import grams
-from glocal.kernels.cpu.parts import COPIES, LEAST, PARTS, SMALL, add_spans, cut, flat, flat_or_none, spans
+from glocal.kernels.cpu.parts import COPIES, LEAST, PARTS, SMALL, add_spans, cut, flat, flat_or_none, promised, spans
 from glocal.kernels.cpu.reuse import room
 from glocal.kernels.cpu.threads import share
 from glocal.kernels.known import known
@@ -49,6 +49,7 @@ def gram_forward(
 
     def work(part: int) -> None:
         first, last, mine = cuts[part], cuts[part + 1], sums[part * size : (part + 1) * size]
+        promised(columns, 0, len(x), first * grams.BLOCK, min(n, last * grams.BLOCK), n, d)
         grams.forward(signal, fine, near, columns, w, runs, packed, parts, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
@@ -76,14 +77,15 @@ def gram_backward(
     packed = grams.pack(flat(filters), m, d * c, 1, m)
     blocks = -(-n // grams.BLOCK)
     cuts = cut(blocks, PARTS, LEAST)
-    lows, offsets = spans(neighbors, c, grams.BLOCK, cuts)
+    lows, offsets = spans(neighbors, len(x), c, grams.BLOCK, cuts)
     if offsets[-1] > max(COPIES * x.numel(), SMALL):
         cuts = cut(blocks, COPIES, LEAST)
-        lows, offsets = spans(neighbors, c, grams.BLOCK, cuts)
+        lows, offsets = spans(neighbors, len(x), c, grams.BLOCK, cuts)
     parts = room(offsets[-1], maps.dtype)
 
     def work(part: int) -> None:
         mine, first, last = parts[offsets[part] : offsets[part + 1]], cuts[part], cuts[part + 1]
+        promised(columns, lows[part], len(mine) // c, first * grams.BLOCK, min(n, last * grams.BLOCK), n, d)
         grams.backward(maps, columns, w, runs, sides, packed, regions, n, d, c, m, first, last, lows[part], mine)
 
     share(len(cuts) - 1, work)

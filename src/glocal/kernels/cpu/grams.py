@@ -102,13 +102,19 @@ def _gather(x, neighbors, weights, d, c, i0, count, out):
 
 
 @njit(nogil=True, cache=True)
+def _still(neighbors, e, d):
+    """Whether the run that begins with edge e ends where a run ends: neighbours may have been written to."""
+    return neighbors[e + np.uint64((RUN - 1) * d)] == neighbors[e] + (RUN - 1)
+
+
+@njit(nogil=True, cache=True)
 def _gather_runs(x, neighbors, runs, s, d, c, i0, count, out):
     """As `_gather`, run by run; x is (c, s)."""
     size = x.itemsize
     for first in range(0, count, RUN):
         for tap in range(d):
             e, at = np.uint64((i0 + first) * d + tap), (1 + tap * c) * BLOCK + first
-            if runs[np.uint64((i0 + first) // RUN * d + tap)]:
+            if runs[np.uint64((i0 + first) // RUN * d + tap)] and _still(neighbors, e, d):
                 source, target = x.ctypes.data + np.int64(neighbors[e]) * size, out.ctypes.data + at * size
                 for channel in range(c):
                     copy_run(x, source + channel * s * size, target + channel * BLOCK * size)
@@ -145,7 +151,7 @@ def _scatter_runs(neighbors, runs, q, d, c, i0, count, low, out):
     for first in range(0, count, RUN):
         for tap in range(d):
             e, at = np.uint64((i0 + first) * d + tap), tap * c * BLOCK + first
-            if runs[np.uint64((i0 + first) // RUN * d + tap)]:
+            if runs[np.uint64((i0 + first) // RUN * d + tap)] and _still(neighbors, e, d):
                 source, target = q.ctypes.data + at * size, out.ctypes.data + (np.int64(neighbors[e]) - low) * size
                 for channel in range(c):
                     add_run(q, source + channel * BLOCK * size, target + channel * length * size)

@@ -24,6 +24,7 @@ from glocal.kernels.cpu.parts import (
     empty,
     flat,
     flat_or_none,
+    promised,
     spans,
     total,
 )
@@ -53,6 +54,7 @@ def shared_forward(x: Tensor, neighbors: Tensor, weights: Tensor | None, taps: T
     cuts = cut(b * n)
 
     def work(part: int) -> None:
+        promised(columns, 0, s, cuts[part], cuts[part + 1], n, d)
         rows.shared_forward(signal, columns, w, h, n, s, d, c, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
@@ -69,6 +71,7 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
     def work(part: int) -> None:
         batch, piece = divmod(part, len(cuts) - 1)
         i0, i1 = cuts[piece], cuts[piece + 1]
+        promised(columns, 0, s, i0, i1, n, d)
         convolve.gather(signal, columns, w, d, c, i0, i1, batch * s * c, out[batch, i0 * d * c : i1 * d * c])
 
     share(b * (len(cuts) - 1), work)
@@ -105,6 +108,7 @@ def edge_products(x: Tensor, neighbors: Tensor, g: Tensor, *, patches: bool) -> 
     signal, right, columns, out, cuts = flat(x), flat(g), flat(neighbors), products.view(-1).numpy(), cut(n)
 
     def work(part: int) -> None:
+        promised(columns, 0, s, cuts[part], cuts[part + 1], n, d)
         rows.edge_products(signal, right, columns, n, s, d, c, int(patches), cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
@@ -168,10 +172,10 @@ def _pieces(neighbors: Tensor, x: Tensor, k: int, *, needs_x: bool) -> tuple[Any
     if not needs_x:
         zeros = np.zeros(len(cuts), np.int64)
         return np.array(cuts), zeros, zeros
-    lows, offsets = spans(neighbors, c, packing.block_size(k), cuts)
+    lows, offsets = spans(neighbors, s, c, packing.block_size(k), cuts)
     if offsets[-1] > COPIES * s * c:  # copies that hold nearly everything take time to fill and to add: so have fewer
         cuts = cut(blocks, max(1, PARTS // (2 * b)), LEAST)
-        lows, offsets = spans(neighbors, c, packing.block_size(k), cuts)
+        lows, offsets = spans(neighbors, s, c, packing.block_size(k), cuts)
     return np.array(cuts), lows, offsets
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from glocal.kernels.cpu import convolve
 from glocal.kernels.cpu.threads import share
-from glocal.kernels.known import known
+from glocal.kernels.known import ChangedError, known
 
 PARTS = 16  # enough for 16 threads, few enough to add up their copies
 LEAST = 16  # blocks of a part: what a thread does must take longer than waking it
@@ -55,7 +55,7 @@ def total(parts: Any) -> Any:
         return parts.sum(axis=0)
 
 
-def spans(neighbors: Tensor, c: int, block: int, cuts: list[int]) -> tuple[Any, Any]:
+def spans(neighbors: Tensor, sources: int, c: int, block: int, cuts: list[int]) -> tuple[Any, Any]:
     """Find for each part of the vertices its first target, and where its copy of the targets' rows starts."""
     n, d = neighbors.shape
     columns, pieces = flat(neighbors), len(cuts) - 1
@@ -67,10 +67,24 @@ def spans(neighbors: Tensor, c: int, block: int, cuts: list[int]) -> tuple[Any, 
             lows[part], highs[part] = convolve.span(columns, cuts[part] * block * d, min(n, cuts[part + 1] * block) * d)
 
         share(pieces, work)
+        if lows.min() < 0 or highs.max() >= sources:
+            raise ChangedError
         return lows, np.append(0, (highs + 1 - lows).cumsum())
 
     lows, ends = known(neighbors, ("spans", block, pieces), find)
     return lows, ends * c
+
+
+def promised(neighbors: Any, low: int, sources: int, first: int, last: int, n: int, d: int) -> None:
+    """Raise ChangedError unless the edges of a part point to the `sources` from `low` on.
+
+    A part is the vertices `first` to `last - 1`, counted over batches of n.
+    """
+    begin = first % n
+    end = begin + last - first
+    for i0, i1 in ((begin, min(end, n)), (0, min(end - n, n))):
+        if i0 < i1 and convolve.outside(neighbors, i0 * d, i1 * d, low, sources):
+            raise ChangedError
 
 
 def add_spans(parts: Any, lows: Any, offsets: Any, out: Any, c: int, *, planes: bool = False) -> None:

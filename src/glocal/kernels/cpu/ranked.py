@@ -13,6 +13,7 @@ from torch import Tensor
 
 from glocal.kernels import reference_ranked
 from glocal.kernels.cpu.compiled import njit
+from glocal.kernels.cpu.parts import promised
 from glocal.kernels.cpu.threads import share, undisturbed
 
 _BLOCK = 1 << 10  # vertices of a thread at a time: 1 MiB of differences for 8 neighbours and 32 channels
@@ -26,7 +27,12 @@ def similarities(x: Tensor, neighbors: Tensor) -> Tensor:
     found = torch.empty(neighbors.shape)
     signal, columns, out = x.detach().contiguous().numpy(), neighbors.contiguous().numpy(), found.numpy()
     cuts = np.linspace(0, len(columns), _PARTS + 1).astype(np.int64)
-    share(_PARTS, lambda part: _products(signal, columns, cuts[part], cuts[part + 1], out))
+
+    def work(part: int) -> None:
+        promised(columns.reshape(-1), 0, len(x), cuts[part], cuts[part + 1], *neighbors.shape)
+        _products(signal, columns, cuts[part], cuts[part + 1], out)
+
+    share(_PARTS, work)
     return found
 
 
@@ -55,6 +61,7 @@ def ranked_conv(x: Tensor, neighbors: Tensor, weights: Tensor, filters: Tensor) 
         space = differences.view(torch.uint16).numpy() if short else differences.numpy()
         for start in range(cuts[part], min(n, cuts[part + 1]), _BLOCK):
             size = min(_BLOCK, n - start)
+            promised(columns.reshape(-1), 0, len(x), start, start + size, n, k)
             write(signal, columns, factors, start, size, space)
             torch.mm(differences[:size], matrix, out=result[start : start + size])
 
@@ -93,7 +100,7 @@ def _differences(x, neighbors, weights, start, size, out):
 
 @njit(nogil=True, cache=True)
 def _short_differences(x, neighbors, weights, start, size, out):
-    """Write the same as the bits of bfloat16, rounded to nearest even. NaN is not preserved."""
+    """Write the same as the bits of bfloat16, rounded to nearest even. NaN stays NaN."""
     k, c = neighbors.shape[1], x.shape[1]
     values = np.empty(c, np.float32)
     bits = values.view(np.uint32)
@@ -105,6 +112,7 @@ def _short_differences(x, neighbors, weights, start, size, out):
                 values[channel] = w * (x[j, channel] - x[i, channel])
             for channel in range(c):
                 b = bits[channel]
-                out[row, rank * c + channel] = (
-                    b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))
-                ) >> np.uint32(16)
+                rounded = b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))
+                # Rounding up could carry the bits of a NaN over into an infinity or a zero.
+                nan = b & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
+                out[row, rank * c + channel] = (b | np.uint32(0x400000) if nan else rounded) >> np.uint32(16)

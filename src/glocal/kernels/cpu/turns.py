@@ -17,9 +17,10 @@ from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.threads import count, workers
+from glocal.kernels.known import ChangedError
 
 _INDEX = ir.IntType(64)
-_APART = 8  # int64 between the two counters: each has a cache line of its own
+_APART = 8  # int64 between the counters: each has a cache line of its own
 _PATIENCE = 20_000  # looks at the counter before the caller sleeps: about 20 microseconds
 
 
@@ -39,9 +40,17 @@ def take(typing: Any, turns: Any) -> Any:
     return types.int64(turns), generate
 
 
+@njit(nogil=True, cache=True)
+def finish(turns, done):
+    """Count a part as finished. `done` is False if its neighbours are outside of what was promised."""
+    if not done:
+        turns[2 * _APART] = 1
+    _count(turns)
+
+
 @intrinsic
-def finish(typing: Any, turns: Any) -> Any:
-    """Say that a part is done. What was written for it is visible to who sees it in `finished`."""
+def _count(typing: Any, turns: Any) -> Any:
+    """Count a part as finished. What was written for it is visible to who sees it in `finished`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         place = _counter(context, builder, signature, args, _APART)
@@ -72,16 +81,16 @@ def _all_done(turns, parts, patience):
 def share_turns(parts: int, loop: Any, *args: Any) -> None:
     """Run the compiled `loop(turns, *args)`, which takes `parts` parts, on `threads.count()` threads.
 
-    The loop calls `take(turns)` for the number of its next part, and `finish(turns)` after each part.
+    The loop calls `take(turns)` for the number of its next part, and `finish(turns, done)` after each part. Raises
+    ChangedError if a part was not done.
     """
-    turns = np.zeros(2 * _APART, np.int64)
+    turns = np.zeros(3 * _APART, np.int64)
     helpers = min(count(), parts) - 1
-    if helpers < 1:
-        loop(turns, *args)
-        return
     futures = [workers().submit(loop, turns, *args) for _ in range(helpers)]
     loop(turns, *args)
-    done = _all_done(turns, parts, _PATIENCE)
+    done = helpers < 1 or _all_done(turns, parts, _PATIENCE)
     for future in futures:  # a helper that has not begun yet is not needed any more
         if not future.cancel() and not done:
             future.result()
+    if turns[2 * _APART]:
+        raise ChangedError
