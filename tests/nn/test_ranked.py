@@ -56,6 +56,18 @@ def test_without_gradients_the_result_is_the_same(n: int) -> None:
     torch.testing.assert_close(short.float(), wanted, rtol=0.02, atol=0.02 * float(wanted.abs().max() + 0.1))
 
 
+def test_a_value_that_is_not_finite_stays_so_in_bfloat16() -> None:
+    x = torch.zeros(4, 1, dtype=torch.bfloat16)
+    x[0] = torch.tensor([0x7FFF], dtype=torch.int16).view(torch.bfloat16)  # the NaN with the largest bits
+    x[1] = torch.inf
+    graph, layer = Graph(torch.tensor([[0], [1], [2], [1]])), RankedGraphConv(1, 1, 1, channels=1, dtype=torch.bfloat16)
+    with torch.no_grad():
+        found = layer(x, graph, torch.ones(4, 1, dtype=torch.bfloat16))[:, 0]
+    assert found[:2].isnan().all()  # inf - inf is not a number either
+    assert found[2] == 0
+    assert found[3].isinf()
+
+
 def test_similarities_without_gradients_are_the_same() -> None:
     vectors = unit(1, 9, 7, 5).float().requires_grad_()
     wanted = window_graph(vectors, radius=3, k=4)
@@ -113,6 +125,10 @@ def test_messages() -> None:
     with pytest.raises(ArgumentError, match=r"RankedGraphConv: `degree` \(=0\) must be positive"):
         RankedGraphConv(1, 1, degree=0)
     layer = RankedGraphConv(1, 1, degree=3)
+    with pytest.raises(
+        ArgumentError, match=r"ranked_conv: the signal \(shape \(3, 32\)\) must have one row for each of the n=4"
+    ):
+        layer(torch.zeros(3, 1), Graph(torch.zeros(4, 3, dtype=torch.int32)), torch.ones(4, 3))
     with pytest.raises(ArgumentError, match="the layer has degree 3, the graph 2"):
         layer(torch.zeros(4, 1), *window_graph(torch.rand(2, 2, 1), radius=1, k=2))
 

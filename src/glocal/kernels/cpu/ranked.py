@@ -100,7 +100,10 @@ def _differences(x, neighbors, weights, start, size, out):
 
 @njit(nogil=True, cache=True)
 def _short_differences(x, neighbors, weights, start, size, out):
-    """Write the same as the bits of bfloat16, rounded to nearest even. NaN stays NaN."""
+    """Write the same as the bits of bfloat16, rounded to nearest even.
+
+    x and the weights come from bfloat16: the lower bits of a NaN are 0, so that rounding leaves it a NaN.
+    """
     k, c = neighbors.shape[1], x.shape[1]
     values = np.empty(c, np.float32)
     bits = values.view(np.uint32)
@@ -112,7 +115,6 @@ def _short_differences(x, neighbors, weights, start, size, out):
                 values[channel] = w * (x[j, channel] - x[i, channel])
             for channel in range(c):
                 b = bits[channel]
-                rounded = b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))
-                # Rounding up could carry the bits of a NaN over into an infinity or a zero.
-                nan = b & np.uint32(0x7FFFFFFF) > np.uint32(0x7F800000)
-                out[row, rank * c + channel] = (b | np.uint32(0x400000) if nan else rounded) >> np.uint32(16)
+                out[row, rank * c + channel] = (
+                    b + np.uint32(0x7FFF) + ((b >> np.uint32(16)) & np.uint32(1))
+                ) >> np.uint32(16)
