@@ -130,7 +130,7 @@ def test_paper_network_has_its_sizes_and_start():
     assert float(middle[:, ~torch.eye(10, dtype=torch.bool)].std()) == pytest.approx(0.01, rel=0.2)
     y = torch.randn(2, 300, generator=seeded())
     assert similar(y).shape == (2, 300)
-    with pytest.raises(ArgumentError, match=r"`kind` \(='far'\) is unknown. Choose one of local, nonlocal"):
+    with pytest.raises(ArgumentError, match=r"`middle` \(='far'\) is unknown. Choose one of local, nonlocal"):
         SampleNet("far")
 
 

@@ -231,8 +231,9 @@ def test_temporary_files_give_the_same_bytes(folder, monkeypatch, photo):
     write_image(name, replace(plain, **changes))
     write_image("small mask.png", Picture(plain.pixels[10:21, 5:30, :1].copy()))
     glocal.recolor(name, "reference.png", mask=mask).save("whole.tif", depth=depth)
-    monkeypatch.setattr("glocal.files.images.colors._ROWS", 7)
-    monkeypatch.setattr("glocal.apps.color.recolor.BAND", 16)
+    monkeypatch.setattr("glocal.files.images.picture.BAND_ROWS", 7)
+    for module in ("fit", "recolor"):
+        monkeypatch.setattr(f"glocal.apps.color.{module}.BAND", 16)
     scratch = Scratch(folder, memory=1)
     glocal.recolor(name, "reference.png", mask=mask, scratch=scratch).save("parts.tif", depth=depth)
     assert Path("whole.tif").read_bytes() == Path("parts.tif").read_bytes()

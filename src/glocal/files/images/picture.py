@@ -16,6 +16,8 @@ Array = npt.NDArray[Any]
 Empty = Callable[[tuple[int, ...], Any], Array]
 """Makes an array of a shape and a dtype, such as `numpy.empty`."""
 
+BAND_ROWS = 256
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -102,12 +104,12 @@ class Picture:
 
 
 def row_bands(height: int) -> list[slice]:
-    """Cut a picture of this height into bands of at most 256 rows: what is read or converted at a time.
+    """Cut a picture of this height into bands of at most `BAND_ROWS` rows: what is read or converted at a time.
 
     >>> row_bands(300)
     [slice(0, 256, None), slice(256, 300, None)]
     """
-    return [slice(top, min(height, top + 256)) for top in range(0, height, 256)]
+    return [slice(top, min(height, top + BAND_ROWS)) for top in range(0, height, BAND_ROWS)]
 
 
 def with_alpha(pixels: Array, alpha: Array | None) -> Array:
