@@ -40,7 +40,7 @@ def plain_product(a, b, c, add):
 @pytest.mark.parametrize("add", [0, 1])
 def test_product(dtype, vectors, add):
     make = np.random.default_rng(vectors)
-    height, width = tiles.ROWS[vectors - 1], vectors * tiles.lanes(np.dtype(dtype).itemsize)
+    height, width = tiles.ROWS[vectors - 1], vectors * tiles.lanes(np.dtype(dtype).itemsize, tiles.TILE_BYTES)
     rows, count = 2 * height, 7
     a, b = make.random((rows, count)).astype(dtype), make.random((count, width)).astype(dtype)
     c = make.random((rows + 1, width)).astype(dtype)

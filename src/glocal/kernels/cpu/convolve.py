@@ -14,7 +14,7 @@ import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.edges import edge_dots, gather_rows, row_vectors, scatter_rows
-from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, turned
+from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, row_chunking, turned
 from glocal.kernels.cpu.tiles import MAX_OUTPUTS, ROWS, VECTOR_BYTES, dot_rows, product
 from glocal.kernels.cpu.turns import finish, take
 
@@ -300,7 +300,7 @@ def signal_gradient(g, weights, packed, start, edges, n, s, d, c, m, first, last
     """
     itemsize = g.itemsize
     size = VECTOR_BYTES // itemsize
-    chunks, _, width = chunking(m, itemsize)
+    chunks, _, width = row_chunking(m, itemsize)
     rows, taps, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, np.int64), np.ones(SEGMENT, g.dtype)
     stride = c * width if m >= size else c * m
     for target in range(first, last):

@@ -53,7 +53,7 @@ def gram_forward(
         grams.forward(signal, fine, near, columns, w, runs, packed, parts, n, d, c, m, first, last, maps, mine)
 
     share(len(cuts) - 1, work)
-    lanes = grams.VECTOR_BYTES // signal.itemsize
+    lanes = grams.TILE_BYTES // signal.itemsize
     added = sums.reshape(-1, size).sum(axis=0, dtype=np.float64).reshape(regions, -1)
     totals = [torch.from_numpy(grams.assemble(one, m, lanes)) for one in added]
     return totals[0] if shares is None else torch.stack(totals), maps

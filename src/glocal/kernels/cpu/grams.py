@@ -26,9 +26,9 @@ import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.packing import fill
-from glocal.kernels.cpu.tiles import ACROSS, ROWS, RUN, VECTOR_BYTES, add_run, copy_run, dots, product
+from glocal.kernels.cpu.tiles import ACROSS, ROWS, RUN, TILE_BYTES, add_run, copy_run, dots, product
 
-BLOCK = 120  # vertices: whole runs, and whole tiles of float32 and of float64
+BLOCK = 120 * (TILE_BYTES // 32)  # vertices: whole runs, and whole tiles of float32 and of float64
 HEIGHT = ROWS[ACROSS - 1]
 TRACE = 1e-18  # of what is near 0: what a map becomes that is positive, but not in the precision of `x`
 
@@ -57,7 +57,7 @@ def pack(matrix, rows, columns, sr, sc):
 def sums_size(m, itemsize):
     """Numbers in the sums of one part: a vector for each entry of the upper tiles."""
     tiles = (m + ACROSS - 1) // ACROSS
-    return tiles * (tiles + 1) // 2 * ACROSS * ACROSS * (VECTOR_BYTES // itemsize)
+    return tiles * (tiles + 1) // 2 * ACROSS * ACROSS * (TILE_BYTES // itemsize)
 
 
 @njit(nogil=True, cache=True)
@@ -165,7 +165,7 @@ def _scatter_runs(neighbors, runs, q, d, c, i0, count, low, out):
 @njit(nogil=True, cache=True)
 def _multiply(like, rows, a, b, c, count):
     """Write `C = A' B`: A is (count, rows) as by `pack`, B (count, BLOCK), C (rows, BLOCK)."""
-    wide, width = ACROSS * VECTOR_BYTES, padded(rows, HEIGHT)
+    wide, width = ACROSS * TILE_BYTES, padded(rows, HEIGHT)
     for shift in range(0, BLOCK * like.itemsize, wide):
         product(like, rows, ACROSS, a, 1, width, b + shift, BLOCK, c + shift, BLOCK, count, 0)
 
@@ -265,8 +265,8 @@ def _add_products(like, maps, others, m, sums):
     step, out = ACROSS * BLOCK * like.itemsize, sums.ctypes.data
     for p in range(tiles):
         for q in range(p, tiles):
-            dots(like, maps + p * step, others + q * step, BLOCK, out, BLOCK * like.itemsize // VECTOR_BYTES)
-            out += ACROSS * ACROSS * VECTOR_BYTES
+            dots(like, maps + p * step, others + q * step, BLOCK, out, BLOCK * like.itemsize // TILE_BYTES)
+            out += ACROSS * ACROSS * TILE_BYTES
 
 
 @njit(nogil=True, cache=True)

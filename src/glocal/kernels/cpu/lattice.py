@@ -23,7 +23,7 @@ from glocal.kernels.cpu import stencil
 from glocal.kernels.cpu.lattice_plan import Plan, chunks_of, forward_plan, gradient_plans, tables
 from glocal.kernels.cpu.parts import PARTS, SMALL, cut, empty, flat, total
 from glocal.kernels.cpu.threads import count, share
-from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, VECTOR_BYTES
+from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, TILE_BYTES
 from glocal.lattice import Lattice
 
 _LEAST = 2**20  # products in a part
@@ -39,7 +39,7 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | No
     """
     d, c, m = filters.shape
     y = empty(x, *x.shape[:2], m)
-    plan = forward_plan(lattice, c, m, VECTOR_BYTES // x.element_size())
+    plan = forward_plan(lattice, c, m, TILE_BYTES // x.element_size())
     _write([plan], [y], x.shape[0], d * c * m, _convolver(x, filters, [plan]))
     return y if bias is None else y.add_(bias)
 
@@ -49,7 +49,7 @@ def lattice_conv_backward(g: Tensor, x: Tensor, filters: Tensor, lattice: Lattic
     gx = gf = None
     if mask[0]:
         d, c, m = filters.shape
-        plans = gradient_plans(lattice, m, c, VECTOR_BYTES // x.element_size())
+        plans = gradient_plans(lattice, m, c, TILE_BYTES // x.element_size())
         flipped = filters.detach().flip(0).transpose(1, 2)
         gx = _signal_gradient(x, lattice, plans, d * c * m, _convolver(g, flipped, plans))
     if mask[1]:
@@ -61,7 +61,7 @@ def lattice_shared(x: Tensor, taps: Tensor, lattice: Lattice) -> Tensor:
     """Equation 6 with one filter `taps` (d,) for all channels: x (b, n, c) -> (b, n, c). Cost: O(b n d c)."""
     b, _, c = x.shape
     y = empty(x, *x.shape)
-    plan = forward_plan(lattice, c, 0, VECTOR_BYTES // x.element_size())
+    plan = forward_plan(lattice, c, 0, TILE_BYTES // x.element_size())
     _write([plan], [y], b, len(taps) * c, _sharer(x, taps))
     return y
 
@@ -71,7 +71,7 @@ def lattice_shared_backward(g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice
     gx = gt = None
     if mask[0]:
         c = x.shape[2]
-        plans = gradient_plans(lattice, c, 0, VECTOR_BYTES // x.element_size())
+        plans = gradient_plans(lattice, c, 0, TILE_BYTES // x.element_size())
         gx = _signal_gradient(x, lattice, plans, len(taps) * c, _sharer(g, taps.detach().flip(0)))
     if mask[1]:
         gt = _tap_gradient(x, g, lattice)
@@ -99,7 +99,7 @@ def _layout(plan: Plan) -> tuple[int, int, int]:
 def _pack(filters: Any, plan: Plan) -> Any:
     """Lay the filters (d, c, m) out as (chunks, k, width), shifted by one column of the patch from phase to phase."""
     (_, c, m), (depth, down, across) = filters.shape, plan.region.size
-    phases, width = max(1, plan.phases), plan.vectors * (VECTOR_BYTES // filters.itemsize)
+    phases, width = max(1, plan.phases), plan.vectors * (TILE_BYTES // filters.itemsize)
     wide = np.zeros((depth * down, across + phases - 1, c, plan.chunks * width), filters.dtype)
     taps = filters.reshape(depth * down, across, c, m)
     for phase in range(phases):
@@ -160,7 +160,7 @@ def _signal_gradient(x: Tensor, lattice: Lattice, plans: Sequence[Plan], work: i
 def _filter_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     """Sum the products of patches and gradients: (d, c, m)."""
     (b, _, c), m, d = x.shape, g.shape[2], lattice.degree
-    lanes = VECTOR_BYTES // x.element_size()
+    lanes = TILE_BYTES // x.element_size()
     plan = forward_plan(lattice, c, 8 * lanes, lanes)  # so many maps that one vertex fills a product
     vectors, chunks = chunks_of(m, lanes, min(5, MAX_VECTORS))
     segments, inner = len(plan.region.steps), plan.region.inner
@@ -182,7 +182,7 @@ def _filter_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
 def _tap_gradient(x: Tensor, g: Tensor, lattice: Lattice) -> Tensor:
     """Sum the products of signal and gradient for each tap: (d,)."""
     (b, _, c), d = x.shape, lattice.degree
-    plan = forward_plan(lattice, c, 0, VECTOR_BYTES // x.element_size())
+    plan = forward_plan(lattice, c, 0, TILE_BYTES // x.element_size())
     signal, right = flat(x), flat(g)
     cuts = cut(b * plan.boxes, PARTS, _least(plan, d * c))
     sums = np.zeros((len(cuts) - 1, d), signal.dtype)

@@ -9,15 +9,25 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, VECTOR_BYTES
+from glocal.kernels.cpu.tiles import MAX_VECTORS, ROWS, TILE_BYTES, VECTOR_BYTES
 
 SPARE = max(ROWS)  # rows that a tile may touch beyond the end
 
 
 @njit(nogil=True, cache=True)
 def chunking(m, itemsize):
-    """Cut m columns into chunks of equal width: (how many, vectors in each, columns in each)."""
-    size = VECTOR_BYTES // itemsize
+    """Cut m columns of a product into chunks of equal width: (how many, vectors in each, columns in each)."""
+    return _chunking(m, TILE_BYTES // itemsize)
+
+
+@njit(nogil=True, cache=True)
+def row_chunking(m, itemsize):
+    """Cut the m numbers of a row, as `chunking` does."""
+    return _chunking(m, VECTOR_BYTES // itemsize)
+
+
+@njit(nogil=True, cache=True)
+def _chunking(m, size):
     vectors = (m + size - 1) // size
     chunks = (vectors + MAX_VECTORS - 1) // MAX_VECTORS
     across = (vectors + chunks - 1) // chunks
@@ -92,7 +102,7 @@ def unpack(sums, k, m):
 @njit(nogil=True, cache=True)
 def pack_overlapping(matrix, rows, m):
     """As `pack`, but the last vector holds the last columns, with zeros where the vector before has them too."""
-    chunks, _, width = chunking(m, matrix.itemsize)
+    chunks, _, width = row_chunking(m, matrix.itemsize)
     size = VECTOR_BYTES // matrix.itemsize
     out = np.zeros(chunks * rows * width, matrix.dtype)
     tail = (m - 1) // size * size  # the first column of the last vector

@@ -12,7 +12,7 @@ import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.convolve import SEGMENT
-from glocal.kernels.cpu.packing import chunking, fill
+from glocal.kernels.cpu.packing import fill, row_chunking
 from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
 
 
@@ -20,7 +20,7 @@ from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
 def add_rows(x, rows, scales, count, c, place, out):
     """Add `sum_t scales[t] x[rows[t] : rows[t] + c]` to `out[place : place + c]`."""
     size = VECTOR_BYTES // x.itemsize
-    chunks, _, width = chunking(c, x.itemsize)
+    chunks, _, width = row_chunking(c, x.itemsize)
     for q in range(chunks):
         begin = q * width
         columns = min(width, c - begin)

@@ -18,12 +18,12 @@ from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.packing import fill
-from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, VECTOR_BYTES, Code, product
+from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, TILE_BYTES, Code, product
 
 # Rows of a tile of 1, 2, ... vectors. Fewer than in `product`: their addresses must fit into registers too.
 HEIGHTS = (8, 6, 6, 4, 4, 3, 3, 2) if MANY else ROWS
 STRIP = 40  # vertices whose gradient stays in the first-level cache
-SPARE = 16 * VECTOR_BYTES  # numbers that whole tiles may read beyond the end of a buffer
+SPARE = 16 * TILE_BYTES  # numbers that whole tiles may read beyond the end of a buffer
 
 
 class Region(NamedTuple):
@@ -105,7 +105,7 @@ def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: 
     """One tile of `stencil`: HEIGHTS[vectors - 1] rows."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype, TILE_BYTES)
         _, vectors, a, ar, steps, segments, inner, b, bk, c, cr = args
 
         def write(across: int) -> None:
@@ -119,7 +119,7 @@ def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: 
 
                 def body(k: Any, sums: list[Any]) -> list[Any]:
                     row = code.at(first, builder.mul(k, bk))
-                    right = [code.load(builder.add(row, INDEX(v * VECTOR_BYTES)), code.vector) for v in range(across)]
+                    right = [code.load(builder.add(row, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
                     result = []
                     for r in range(height):
                         left = code.spread(code.load(code.at(here[r], k), code.number))
@@ -132,7 +132,7 @@ def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: 
             for r in range(height):
                 row = code.at(c, builder.mul(cr, INDEX(r)))
                 for v in range(across):
-                    code.store(sums[r * across + v], builder.add(row, INDEX(v * VECTOR_BYTES)))
+                    code.store(sums[r * across + v], builder.add(row, INDEX(v * TILE_BYTES)))
 
         code.choose(vectors, MAX_VECTORS, write)
         return context.get_dummy_value()
@@ -160,7 +160,7 @@ def convolve(x, packed, region, c, m, phases, vectors, chunks, first, last, y):
     fill a vector; 0 means that the rows of the product are the rows of the box, for a narrow region.
     """
     itemsize, steps, inner = x.itemsize, region.steps, region.inner
-    width, tile = vectors * (VECTOR_BYTES // itemsize), HEIGHTS[vectors - 1]
+    width, tile = vectors * (TILE_BYTES // itemsize), HEIGHTS[vectors - 1]
     together = max(1, phases)
     high, wide = buffer_shape(region)
     buffer = np.zeros(region.size[0] * high * wide * c + (2 * tile * together + SPARE) * c + tile * wide * c, x.dtype)
@@ -200,7 +200,7 @@ def convolve(x, packed, region, c, m, phases, vectors, chunks, first, last, y):
 def filter_sums(x, g, region, c, m, vectors, chunks, padded, first, last, sums):
     """Add `sum_i P[i, s, k] g[i, :]` to `sums`, (chunks, segments, padded, width)."""
     itemsize, steps, inner = x.itemsize, region.steps, region.inner
-    width = vectors * (VECTOR_BYTES // itemsize)
+    width = vectors * (TILE_BYTES // itemsize)
     high, wide = buffer_shape(region)
     buffer = np.zeros(region.size[0] * high * wide * c + SPARE * c, x.dtype)
     right = np.zeros(region.box[1] * m + width, x.dtype)

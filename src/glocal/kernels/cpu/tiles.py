@@ -1,7 +1,8 @@
 """Small dense products that stay in vector registers: the inner loops of the graph convolution on the CPU.
 
 Numba's loops reach a fraction of the machine here, because the compiler cannot know that a handful of sums fits into
-registers. Each intrinsic below writes the loop with its sums held in vectors of `lanes(dtype)` numbers. They take raw
+registers. Each intrinsic below writes the loop with its sums held in vectors. Products have vectors of `TILE_BYTES`; rows
+of a signal have those of `VECTOR_BYTES`, because shorter vectors suit rows of few channels. The intrinsics take raw
 addresses, and offsets and strides in elements; the first argument, an array, only says which numbers are meant. Each
 shape of tile is compiled, and a switch takes the one that is asked for.
 
@@ -23,8 +24,11 @@ from numba.extending import intrinsic
 from glocal.kernels.cpu.compiled import njit
 
 VECTOR_BYTES = 32
+_AVX512 = bool(llvm.get_host_cpu_features().get("avx512vl"))
+# Zen 4 computes 64 bytes in two steps: there they bring nothing, and more of them are padding.
+TILE_BYTES = 64 if _AVX512 and llvm.get_host_cpu_name() != "znver4" else VECTOR_BYTES
 # AVX-512 and NEON have 32 vector registers, older x86 has 16.
-MANY = bool(llvm.get_host_cpu_features().get("avx512vl")) or "aarch64" in llvm.get_default_triple()
+MANY = _AVX512 or "aarch64" in llvm.get_default_triple()
 MAX_VECTORS = 8 if MANY else 4
 MAX_OUTPUTS = 3
 # Rows of a tile of 1, 2, ... vectors: the sums, one row of B and one number of A must fit into the registers together.
@@ -34,19 +38,20 @@ RUN = 24  # numbers that are copied or added at once: whole vectors of float32 a
 INDEX = ir.IntType(64)
 
 
-def lanes(itemsize: int) -> int:
-    """Count the numbers of `itemsize` bytes in one vector."""
-    return VECTOR_BYTES // itemsize
+def lanes(itemsize: int, size: int = VECTOR_BYTES) -> int:
+    """Count the numbers of `itemsize` bytes in one vector of `size` bytes."""
+    return size // itemsize
 
 
 class Code:
-    """Writes loads, stores and fused steps on vectors of one number type."""
+    """Writes loads, stores and fused steps on vectors of one number type, `bytes` wide."""
 
-    def __init__(self, context: Any, builder: Any, dtype: types.Float) -> None:
+    def __init__(self, context: Any, builder: Any, dtype: types.Float, bytes: int = VECTOR_BYTES) -> None:
+        self.bytes = bytes
         self.builder = builder
         self.number = context.get_value_type(dtype)
         self.size = dtype.bitwidth // 8
-        self.width = lanes(self.size)
+        self.width = lanes(self.size, bytes)
         self.vector = ir.VectorType(self.number, self.width)
         self.zero = ir.Constant(self.vector, [0.0] * self.width)
 
@@ -125,7 +130,7 @@ def _tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, ak: Any, b: Any
     """One tile of `product`: ROWS[vectors - 1] rows."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype, TILE_BYTES)
         _, vectors, a, ar, ak, b, bk, c, cr, count, add = args
 
         def write(across: int) -> None:
@@ -134,7 +139,7 @@ def _tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, ak: Any, b: Any
 
             def body(k: Any, sums: list[Any]) -> list[Any]:
                 row, column = code.at(b, builder.mul(k, bk)), builder.mul(k, ak)
-                right = [code.load(builder.add(row, INDEX(v * VECTOR_BYTES)), code.vector) for v in range(across)]
+                right = [code.load(builder.add(row, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
                 result = []
                 for r in range(height):
                     left = code.spread(code.load(code.at(starts[r], column), code.number))
@@ -146,7 +151,7 @@ def _tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, ak: Any, b: Any
             for r in range(height):
                 row = code.at(c, builder.mul(cr, INDEX(r)))
                 for v in range(across):
-                    place = builder.add(row, INDEX(v * VECTOR_BYTES))
+                    place = builder.add(row, INDEX(v * TILE_BYTES))
                     before = builder.select(adding, code.load(place, code.vector), code.zero)
                     code.store(builder.fadd(before, sums[r * across + v]), place)
 
@@ -176,13 +181,13 @@ def dots(typing: Any, like: Any, a: Any, b: Any, stride: Any, out: Any, count: A
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        code = Code(context, builder, like.dtype)
+        code = Code(context, builder, like.dtype, TILE_BYTES)
         _, a, b, stride, out, count = args
         lefts = [code.at(a, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
         rights = [code.at(b, builder.mul(stride, INDEX(r))) for r in range(ACROSS)]
 
         def body(k: Any, sums: list[Any]) -> list[Any]:
-            step = builder.mul(k, INDEX(VECTOR_BYTES))
+            step = builder.mul(k, INDEX(TILE_BYTES))
             right = [code.load(builder.add(row, step), code.vector) for row in rights]
             result = []
             for r, row in enumerate(lefts):
@@ -191,7 +196,7 @@ def dots(typing: Any, like: Any, a: Any, b: Any, stride: Any, out: Any, count: A
             return result
 
         for number, value in enumerate(code.loop(count, [code.zero] * ACROSS**2, body)):
-            place = builder.add(out, INDEX(number * VECTOR_BYTES))
+            place = builder.add(out, INDEX(number * TILE_BYTES))
             code.store(builder.fadd(code.load(place, code.vector), value), place)
         return context.get_dummy_value()
 
