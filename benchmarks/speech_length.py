@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import commands
 import numpy as np
 import soundfile
 import soxr
@@ -59,14 +57,10 @@ def measured(model: str, minutes: float, rate: int, channels: int, folder: Path)
     """Run the command on a new file in a process of its own."""
     noisy, clean = folder / "noisy.wav", folder / "clean.wav"
     write_noisy(noisy, minutes, rate, channels)
-    command = [sys.executable, "-m", "glocal", "speech", noisy, "-o", clean, "--model", model, "--overwrite", "--quiet"]
-    began = time.perf_counter()
-    process = subprocess.Popen([str(part) for part in command], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - began
-    if os.waitstatus_to_exitcode(status) != 0 or soundfile.info(clean).frames != soundfile.info(noisy).frames:
-        sys.exit(f"glocal speech failed on a file of {minutes} minutes")
-    return Row(model, minutes, rate, channels, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    used = commands.measured(["speech", str(noisy), "-o", str(clean), "--model", model], folder)
+    if soundfile.info(clean).frames != soundfile.info(noisy).frames:
+        sys.exit(f"glocal speech changed the length of a file of {minutes} minutes")
+    return Row(model, minutes, rate, channels, *used)
 
 
 def main() -> None:

@@ -184,39 +184,51 @@ def studio(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
-def table(kept: dict[str, Any]) -> str:
-    """Format the results of one benchmark as Markdown, wins and losses alike."""
-    if kept["benchmark"] == "cluster":
-        return "\n".join(cluster(kept["rows"]) + _machine(kept["machine"]))
-    if kept["benchmark"] == "studio":
-        return "\n".join(studio(kept["rows"]) + _machine(kept["machine"]))
-    if kept["benchmark"] == "style_quality":
-        return "\n".join(style_quality(kept["summary"]))
-    if kept["benchmark"] == "speech_length":
-        return "\n".join(speech_length(kept["rows"]) + _machine(kept["machine"]))
-    if kept["benchmark"] == "voice_graph":
-        return "\n".join(voice_graph(kept["rows"]))
-    if kept["benchmark"] == "style_agreement":
-        return "\n".join(style_agreement(kept["rows"]) + _machine(kept["machine"]))
-    if kept["benchmark"] == "denoise":
-        return "\n".join(denoising(kept["rows"]) + _machine(kept["machine"]))
-    if kept["benchmark"] == "graph_controls":
-        return "\n".join(graph_controls(kept["rows"]))
-    if kept["benchmark"] == "deep_scores":
-        return "\n".join(deep_scores(kept))
-    if kept["benchmark"] == "train_controls":
-        return "\n".join(train_controls(kept["rows"]))
-    if kept["benchmark"] == "speech":
-        return "\n".join(speech(kept["rows"]) + _machine(kept["machine"]))
+def commands(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per command: its time, processor time and memory, and what the first run spends on compiling kernels."""
+    lines = ["| command | seconds | processor seconds | peak memory | first run, seconds more |", "|---" * 5 + "|"]
+    for row in rows:
+        compiling = max(0.0, row["first_seconds"] - row["seconds"])
+        times = f"{row['seconds']:.1f} | {row['cpu_seconds']:.1f}"
+        lines.append(f"| {row['work']} | {times} | {row['peak_mib']:.0f} MiB | {compiling:.1f} |")
+    return lines
+
+
+def compared(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per work and peer: both times or sizes, their ratio and the target."""
     lines = ["| work | peer | ours | peer's | ratio | at least |", "|---|---|---|---|---|---|"]
-    for row in kept["rows"]:
+    for row in rows:
         theirs = "missing" if row["theirs"] is None else amount(row["theirs"], row["unit"])
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.1f}x"
         target = "" if row["target"] is None else f"{row['target']:g}x"
         lines.append(
             f"| {row['work']} | {row['peer']} | {amount(row['ours'], row['unit'])} | {theirs} | {ratio} | {target} |"
         )
-    return "\n".join(lines + _machine(kept["machine"]))
+    return lines
+
+
+TIMED = {  # these state the machine below the table
+    "cluster": cluster,
+    "commands": commands,
+    "denoise": denoising,
+    "speech": speech,
+    "speech_length": speech_length,
+    "studio": studio,
+    "style_agreement": style_agreement,
+}
+SCORED = {"graph_controls": graph_controls, "train_controls": train_controls, "voice_graph": voice_graph}
+
+
+def table(kept: dict[str, Any]) -> str:
+    """Format the results of one benchmark as Markdown, wins and losses alike."""
+    name = kept["benchmark"]
+    if name == "style_quality":
+        return "\n".join(style_quality(kept["summary"]))
+    if name == "deep_scores":
+        return "\n".join(deep_scores(kept))
+    if name in SCORED:
+        return "\n".join(SCORED[name](kept["rows"]))
+    return "\n".join(TIMED.get(name, compared)(kept["rows"]) + _machine(kept["machine"]))
 
 
 def _machine(machine: dict[str, Any]) -> list[str]:

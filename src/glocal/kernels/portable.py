@@ -14,13 +14,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from glocal.kernels import reference_search
+from glocal.kernels import reference, reference_search
 from glocal.kernels.matching import Matching
 
 _SPARE = 8  # candidates beyond k: enough that few rows of natural signals are searched again
 _BLOCK_ELEMENTS = {"cuda": 1 << 28}  # 1 GiB of float32 distances at a time: a GPU wants few, large launches
 _BLOCK_ELEMENTS_ELSEWHERE = 1 << 26
 _CHUNK = 64  # distances of which only the least is looked at first
+_GATHERED = 1 << 24  # numbers of candidates that are gathered at once
 
 Progress = Callable[[float], None] | None
 
@@ -227,3 +228,11 @@ def _meet(length: int, shift: int, stride: int, source_stride: int) -> range:
     low, high = max(0, -shift), length - max(0, shift)
     found = [at for at in range(low, high) if at % stride == 0 and (at + shift) % source_stride == 0]
     return range(found[0], high, math.lcm(stride, source_stride)) if found else range(0)
+
+
+def squared_differences(x: Tensor, rows: Tensor, candidates: Tensor) -> Tensor:
+    """Compute `reference.squared_differences` in parts, so that only some of the rows are gathered at once."""
+    n, k = candidates.shape
+    step = max(1, _GATHERED // (k * x.shape[1]))
+    parts = [slice(i, i + step) for i in range(0, n, step)]
+    return torch.cat([reference.squared_differences(x[i], rows, candidates[i]) for i in parts])

@@ -181,3 +181,8 @@ def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
     count = torch.bincount(targets, minlength=num_sources)
     start = torch.cat([count.new_zeros(1), count.cumsum(0)])
     return start, torch.argsort(targets, stable=True)
+
+
+def squared_differences(x: Tensor, rows: Tensor, candidates: Tensor) -> Tensor:
+    """Return `|rows[candidates[i, l]] - x[i]|^2`: x (n, p), rows (m, p), candidates (n, k) int64 -> (n, k)."""
+    return (rows[candidates] - x.unsqueeze(1)).square().sum(2)

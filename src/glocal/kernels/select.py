@@ -33,8 +33,9 @@ ON_SIGNALS = (
 ON_VECTORS = ("products", "combine")
 ON_WINDOWS = ("similarities", "ranked_conv")
 ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
+ON_CANDIDATES = ("squared_differences",)
 ON_NEIGHBORS = ("patch_neighbors", "knn", "match_patches", "match_rows", "window_neighbors")
-OPERATIONS = (*ON_NEIGHBORS, *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS)
+OPERATIONS = (*ON_NEIGHBORS, *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS, *ON_CANDIDATES)
 
 
 def _cpu_refuses(device: torch.device) -> str | None:
@@ -82,14 +83,14 @@ BACKENDS: tuple[Backend, ...] = (
         "cpu",
         {"patch_neighbors": "cpu.neighbors", "window_neighbors": "cpu.window"}
         | dict.fromkeys(("match_patches", "match_rows"), "cpu.match")
-        | dict.fromkeys((*ON_SIGNALS, *ON_VECTORS), "cpu.operations")
+        | dict.fromkeys((*ON_SIGNALS, *ON_VECTORS, *ON_CANDIDATES), "cpu.operations")
         | dict.fromkeys(ON_LATTICES, "cpu.lattice")
         | dict.fromkeys(ON_WINDOWS, "cpu.ranked"),
         _cpu_refuses,
     ),
     Backend(
         "portable",
-        dict.fromkeys(ON_NEIGHBORS, "portable")
+        dict.fromkeys((*ON_NEIGHBORS, *ON_CANDIDATES), "portable")
         | {"window_neighbors": "portable_window"}
         | {"lattice_conv": "lattice", "lattice_shared": "lattice"},
         _always,

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from glocal.errors import ArgumentError
 from glocal.graphs.grid import grid_graph
 from glocal.graphs.patch import patch_graph
-from glocal.kernels import reference
+from glocal.kernels import portable, reference
 from glocal.kernels.cpu import convolve, gram_launch, launch, packing, threads
 from glocal.kernels.cpu import operations as cpu
 from glocal.kernels.cpu.threads import share
@@ -381,3 +382,20 @@ def test_products_and_combinations_of_long_vectors(n, dtype):
     total = cpu.combine(factors, vectors)
     assert total.dtype == dtype
     torch.testing.assert_close(total, reference.combine(factors, vectors), **tolerance)
+
+
+@pytest.mark.parametrize("module", [cpu, portable])
+@pytest.mark.parametrize(("n", "m", "p", "k"), [(1, 1, 1, 1), (7, 5, 3, 4), (700, 300, 147, 9)])
+def test_squared_differences_equal_the_reference(module, n, m, p, k, monkeypatch):
+    monkeypatch.setattr(portable, "_GATHERED", 1000)
+    make = torch.Generator().manual_seed(n)
+    x, rows = (torch.randn(count, p, generator=make) for count in (n, m))
+    candidates = torch.randint(0, m, (n, k), generator=make)
+    expected = reference.squared_differences(x.double(), rows.double(), candidates)
+    torch.testing.assert_close(module.squared_differences(x, rows, candidates).double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_candidates_that_are_no_rows_are_refused(bad):
+    with pytest.raises(ArgumentError, match=r"squared_differences: `candidates` has the index (-1|3) for 3 rows"):
+        cpu.squared_differences(torch.zeros(2, 4), torch.zeros(3, 4), torch.tensor([[0, 1], [bad, 2]]))

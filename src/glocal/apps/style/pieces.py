@@ -14,11 +14,11 @@ from torch.nn.functional import avg_pool2d, fold, pad, unfold
 
 from glocal.graphs.knn import knn_graph
 from glocal.graphs.patch import patch_graph
+from glocal.kernels import select
 
 _CANDIDATES = 8  # pieces that the exact search offers to each place
 _ROBUST = 0.8  # votes minimise |difference|^0.8, so pieces that do not fit count little
 FORBIDDEN = 1e6  # a price above any squared difference of patches in Lab
-_CHUNK = 1 << 24  # numbers gathered at once
 _STEPS = ((0, -1), (0, 1), (-1, 0), (1, 0))
 
 
@@ -134,14 +134,6 @@ def around(match: Tensor, source: Source, reach: int, step: int) -> Tensor:
     return (y.unsqueeze(2) * w + x.unsqueeze(1)).flatten(1)
 
 
-def differences(wanted: Tensor, source: Source, candidates: Tensor) -> Tensor:
-    """Return the squared differences of patches (n, p) to candidate pieces (n, k): (n, k). Cost: O(n k p)."""
-    n, k = candidates.shape
-    step = max(1, _CHUNK // (k * wanted.shape[1]))
-    parts = [slice(i, i + step) for i in range(0, n, step)]
-    return torch.cat([(source.rows[candidates[i]] - wanted[i].unsqueeze(1)).square().sum(2) for i in parts])
-
-
 def choose(
     wanted: Tensor,
     source: Source,
@@ -162,7 +154,8 @@ def choose(
     places of a chessboard take turns.
     """
     price, region = price.flatten(1), region.unsqueeze(1)
-    squares = differences(wanted, source, candidates)
+    compare = select.pick("squared_differences", wanted.device)
+    squares = compare(wanted, source.rows, candidates)
     costs = squares + price[region, candidates]
     best = costs.min(1, keepdim=True)
     match, found = (table.gather(1, best.indices).squeeze(1) for table in (candidates, squares))
@@ -173,7 +166,7 @@ def choose(
         others = _continued(match, places, source.shape, stride)[turn]
         new = torch.cat([match[turn].unsqueeze(1), others], 1)
         offered = torch.cat([candidates[turn], new], 1)
-        away = torch.cat([squares[turn], differences(wanted[turn], source, new)], 1)
+        away = torch.cat([squares[turn], compare(wanted[turn], source.rows, new)], 1)
         fits = (offered.unsqueeze(2) == others.unsqueeze(1)).sum(2)
         taken = (away + price[region[turn], offered] - bonus * fits).argmin(1, keepdim=True)
         match[turn], found[turn] = (table.gather(1, taken).squeeze(1) for table in (offered, away))

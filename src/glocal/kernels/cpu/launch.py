@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from glocal.errors import ArgumentError
 from glocal.kernels.cpu import convolve, differences, packing, rows
 from glocal.kernels.cpu import vectors as loops
 from glocal.kernels.cpu.parts import (
@@ -205,6 +206,24 @@ def signal_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filter
 
     share(len(cuts) - 1, work)
     return gx
+
+
+def squared_differences(x: Tensor, rows_of: Tensor, candidates: Tensor) -> Tensor:
+    """Compare each row of x (n, p) with its candidates (n, k) among other rows (m, p): (n, k)."""
+    (n, k), p = candidates.shape, x.shape[1]
+    low, high = torch.aminmax(candidates)
+    if int(low) < 0 or int(high) >= len(rows_of):
+        bad = int(low) if low < 0 else int(high)
+        message = f"squared_differences: `candidates` has the index {bad} for {len(rows_of)} rows. Number them from 0."
+        raise ArgumentError(message)
+    away = x.new_empty(n, k)
+    own, others, chosen, out, cuts = flat(x), flat(rows_of), flat(candidates), away.view(-1).numpy(), cut(n)
+
+    def work(part: int) -> None:
+        rows.squared_differences(own, others, chosen, k, p, cuts[part], cuts[part + 1], out)
+
+    share(len(cuts) - 1, work)
+    return away
 
 
 def variation(image: Tensor) -> tuple[Tensor, Tensor]:

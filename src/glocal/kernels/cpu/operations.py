@@ -135,6 +135,15 @@ def variation(image: Tensor) -> tuple[Tensor, Tensor]:
     return launch.variation(image)
 
 
+def squared_differences(x: Tensor, rows: Tensor, candidates: Tensor) -> Tensor:
+    """Squared distances of rows x (n, p) to their candidates (n, k) among rows (m, p): (n, k). Cost: O(n k p), no copies.
+
+    >>> squared_differences(torch.zeros(1, 2), torch.tensor([[1.0, 2.0], [3.0, 0.0]]), torch.tensor([[1, 0]]))
+    tensor([[9., 5.]])
+    """
+    return launch.squared_differences(x, rows, candidates)
+
+
 def products(vectors: Tensor, some: list[int]) -> Tensor:
     """Inner products of all vectors (r, n) with some of them: (r, len(some)), float64. Cost: one pass over the vectors."""
     return launch.products(vectors, some)

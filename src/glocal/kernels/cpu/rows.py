@@ -111,3 +111,16 @@ def tap_sums(products, weights, d, first, last, out):
         for tap in range(d):
             e = i * d + tap
             out[tap] += products[e] * weights[e] if weights.size else products[e]
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def squared_differences(x, rows, candidates, k, p, first, last, out):
+    """Write `out[i, l] = |rows[j, :] - x[i, :]|^2` for `j = candidates[i, l]`; rows of p numbers."""
+    for i in range(first, last):
+        own = np.uint64(i * p)
+        for e in range(i * k, (i + 1) * k):
+            other, total = np.uint64(candidates[e] * p), x.dtype.type(0)
+            for column in range(np.uint64(p)):
+                away = rows[other + column] - x[own + column]
+                total += away * away
+            out[e] = total

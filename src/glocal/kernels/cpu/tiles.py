@@ -7,7 +7,7 @@ addresses, and offsets and strides in elements; the first argument, an array, on
 shape of tile is compiled, and a switch takes the one that is asked for.
 
 Every sum has one fixed order, so a result does not depend on who computes it. The plain-loop twins, which are the
-definitions, are in `tests/kernels/test_tiles.py`.
+definitions, are in `tests/kernels/cpu/test_tiles.py`.
 """
 # mypy: disable-error-code="no-untyped-def, call-arg"
 
