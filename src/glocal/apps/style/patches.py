@@ -33,11 +33,12 @@ from glocal.kernels.cpu.threads import undisturbed
 from glocal.progress import Progress
 
 _REACH = 8  # fine levels search this many pixels around the match that they are given
-_FLAT, _EDGE = 0.15, 1.2  # weight of the target compared with the picture so far, in flat areas and at edges
+_FLAT, _EDGE = 0.45, 3.6  # weight of the target compared with the picture so far at structure 1, in flat areas and at edges
 _STEEP = 4.0  # times the mean strength of edges: from here on a pixel counts fully as an edge
-_HOLD = 0.5  # share of the target in the picture at edges
-_COHERENCE, _SWEEPS = 1.5, 4
-_BUSY = 1.5  # a piece may be used this many times as often as the mean at no price
+_HOLD = 1.5  # share of the target in the picture at edges at structure 1
+_EVEN = 1.2  # the power of `structure` at which equal steps change the picture about equally
+_COHERENCE, _SWEEPS = 5.0, 4
+_BUSY, _PRICE = 1.5, 0.3  # a piece may be used so many times as often as the mean at no price; the price of more
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ def _set_up(
 def _rounds(run: _Run, level: _Level, match: Tensor | None, picture: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     """Match and average in turns. Return the matches and the picture."""
     source, shape, stride = level.source, level.shape, level.stride
-    structure = run.options.structure
+    structure = run.options.structure**_EVEN
     weight = structure * (_FLAT + (_EDGE - _FLAT) * level.edges)
     hold = _HOLD * structure * level.edges
     places = pieces.lattice(shape, stride)
@@ -173,7 +174,7 @@ def _rounds(run: _Run, level: _Level, match: Tensor | None, picture: Tensor, rou
             rows, source, candidates, places, stride, price, level.region, coherence=_COHERENCE, sweeps=_SWEEPS
         )
         if number + 1 < rounds:
-            used = used + 0.1 * found.median() * (pieces.overuse(match, source) - _BUSY).clamp(0, 8)
+            used = used + _PRICE * found.median() * (pieces.overuse(match, source) - _BUSY).clamp(0, 8)
         picture = pieces.votes(match, found, source, shape, stride)
         picture = (picture + hold * level.target) / (1 + hold)
         if run.end_round(picture, float(found.mean()), shape[0] * shape[1]):
