@@ -18,7 +18,7 @@ SIGMA = 25 / 255
 
 
 def main() -> None:
-    """Denoise one photo with each model and put the results side by side: noisy, local, nonlocal, wide, original."""
+    """Denoise one photo with several models and put the results side by side: noisy, models, original."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("-o", "--output", type=Path, default=Path("out"), help="a folder")
     parser.add_argument("--photo", type=Path, default=glocal.samples.path("temple.jpg"))
@@ -30,7 +30,7 @@ def main() -> None:
         truth = np.asarray(photo.convert("RGB")) / 255
     noisy = truth + np.random.default_rng(0).normal(0, SIGMA, truth.shape)
     panels = {"noisy": noisy}
-    panels |= {model: glocal.denoise(noisy, SIGMA, model=model).image for model in ("local", "nonlocal", "wide")}
+    panels |= {model: glocal.denoise(noisy, SIGMA, model=model).image for model in ("nonlocal", "wide", "small", "large")}
     for name, panel in panels.items():
         print(f"{name}: {psnr(np.clip(panel, 0, 1), truth):.2f} dB")
     row = np.concatenate([np.clip(panel, 0, 1) for panel in (*panels.values(), truth)], 1)

@@ -26,7 +26,7 @@ _GAP, _LABEL = 8, 22
 
 def tiles(size: int) -> list[tuple[str, list[Any]]]:
     """Return the rows of the sheet: a title, then pictures (h, w, 3) uint8 of equal height."""
-    bridge, painting = _photo("bridge.jpg", size), _photo("van_gogh_auvers.jpg", size)
+    bridge, painting = _photo("bridge.jpg", size), _photo("van_gogh_starry_night.jpg", size)
     temple = _photo("temple.jpg", size)
     citrus = _photo("citrus.jpg", size)
     noisy = citrus / 255 + np.random.default_rng(0).normal(0, 25 / 255, citrus.shape)
