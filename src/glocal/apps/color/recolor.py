@@ -42,6 +42,7 @@ from glocal.files.results import SrgbResult, image_inputs
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
+from glocal.progress_bar import shown
 
 Look: TypeAlias = "ColorMap | Callable[[Tensor], Tensor]"
 """A function that changes colours (..., 3): a fitted map, a LUT, or any other function."""
@@ -76,7 +77,7 @@ def recolor(
     mask: ImageLike | None = None,
     layout: Layout | None = None,
     scratch: Scratch | None = None,
-    progress: Callback | None = None,
+    progress: Callback | bool | None = None,
 ) -> Recolored:
     """Give `photo` the colours of `reference`.
 
@@ -99,8 +100,8 @@ def recolor(
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     scratch : Scratch or None
         Keep large arrays in temporary files. The result is the same.
-    progress : callable(Progress) or None
-        Called during the work.
+    progress : callable(Progress), True or None
+        Called during the work; True draws a bar, in a terminal or a notebook.
 
     Returns
     -------
@@ -132,7 +133,11 @@ def recolor(
     references = [as_picture(one, call="recolor", name="reference", layout=layout, scratch=scratch) for one in several]
     shade = None if mask is None else as_picture(mask, call="recolor", name="mask", layout=layout, scratch=scratch)
     inputs, arguments = _sources(picture, references, shade, map)
-    with computing_on("recolor", options.device), Meter(progress, expected=seconds_for(picture.size)) as meter:
+    with (
+        computing_on("recolor", options.device),
+        shown(progress, "recolor") as tell,
+        Meter(tell, expected=seconds_for(picture.size)) as meter,
+    ):
         cover = None if shade is None else mask_for(picture, shade, scratch)
         rgb = _colors(picture, scratch)
         meter(0.1, step="fit")

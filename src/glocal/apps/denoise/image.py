@@ -33,6 +33,7 @@ from glocal.files.results import ImageResult, image_inputs
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
+from glocal.progress_bar import shown
 
 SMALLEST = 8
 
@@ -93,7 +94,7 @@ def denoise(
     rows: int | None = None,
     models: Path = SHIPPED,
     scratch: Scratch | None = None,
-    progress: Callback | None = None,
+    progress: Callback | bool | None = None,
 ) -> Denoised:
     """Remove the noise of a picture: white noise, or that of a camera.
 
@@ -117,8 +118,8 @@ def denoise(
         Rows processed at a time. It changes memory and time, never the result.
     scratch : Scratch or None
         Keep large arrays in temporary files and compute in parts that fit into its memory. The result is the same.
-    progress : callable(Progress) or None
-        Called during the work.
+    progress : callable(Progress), True or None
+        Called during the work; True draws a bar, in a terminal or a notebook.
 
     Returns
     -------
@@ -147,7 +148,8 @@ def denoise(
     inputs, arguments = _sources({"photo": picture, "mask": shade, "noise_profile": flat}, options)
     with (
         computing_on("denoise", options.device),
-        Meter(progress, expected=seconds_for(picture.size, options.model)) as meter,
+        shown(progress, "denoise") as tell,
+        Meter(tell, expected=seconds_for(picture.size, options.model)) as meter,
     ):
         plan = plan_for(picture.pixels, options, flat=None if flat is None else flat.pixels, models=models)
         values = picture.pixels

@@ -34,6 +34,7 @@ from glocal.files.results import AudioLike, AudioResult
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
+from glocal.progress_bar import shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -85,7 +86,7 @@ def denoise_speech(
     *,
     options: SpeechOptions,
     mask: NDArray[Any] | torch.Tensor | Sequence[float] | None = None,
-    progress: Callback | None = None,
+    progress: Callback | bool | None = None,
 ) -> SpeechResult:
     """Remove noise from speech.
 
@@ -100,8 +101,8 @@ def denoise_speech(
         All options at once. Single options change it.
     mask : array of any length, or None
         Where to denoise, over time: 1 there, 0 where the sound does not change. It is scaled to the length of the sound.
-    progress : callable(Progress) or None
-        Called during the work.
+    progress : callable(Progress), True or None
+        Called during the work; True draws a bar, in a terminal or a notebook.
 
     Returns
     -------
@@ -129,7 +130,8 @@ def denoise_speech(
 
     with (
         computing_on("denoise_speech", options.device),
-        Meter(progress, expected=seconds_for(len(sound) / rate)) as meter,
+        shown(progress, "denoise_speech") as tell,
+        Meter(tell, expected=seconds_for(len(sound) / rate)) as meter,
     ):
         ears = Ears(chunks(), rate, len(sound), meter if meter.callback else None)
         if options.strength == 0:

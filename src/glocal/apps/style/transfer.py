@@ -44,6 +44,7 @@ from glocal.kernels.cpu.threads import undisturbed
 from glocal.machine import computing_on
 from glocal.options import takes_options
 from glocal.progress import Callback, Meter
+from glocal.progress_bar import shown
 
 LEAST_SIDE = 8  # the smallest picture that contains a patch and its neighbours
 Start = Literal["noise", "photo"]
@@ -124,7 +125,7 @@ def stylize(
     layout: Layout | None = None,
     checkpoint: Checkpoint | None = None,
     dtype: torch.dtype = torch.float32,
-    progress: Callback | None = None,
+    progress: Callback | bool | None = None,
     callback: Callback | None = None,
 ) -> StyleResult:
     """Give `photo` the strokes and colours of `painting`, and keep its structure (section 3).
@@ -151,9 +152,10 @@ def stylize(
         Order of the axes of arrays and tensors; a tensor (3, h, w) needs "CHW".
     checkpoint : Checkpoint
         Continue from here (see `Progress`): the level, the iteration and the image of an earlier run.
-    progress : callable(Progress) or None
+    progress : callable(Progress), True or None
         Called a few times a second. `progress.image` is the current image in Lab at the level's size. If it returns
-        True, the run stops and returns the best result so far. `callback` is the old name.
+        True, the run stops and returns the best result so far. True instead of a function draws a bar, in a terminal or
+        a notebook. `callback` is the old name.
 
     Returns
     -------
@@ -188,7 +190,8 @@ def stylize(
     with (
         computing_on("stylize", options.device),
         undisturbed(),  # for the whole run: torch's sums depend on its number of threads, ours do not
-        Meter(progress or callback, expected=expected, begun=begun) as meter,
+        shown(progress or callback, "stylize") as tell,
+        Meter(tell, expected=expected, begun=begun) as meter,
     ):
         like = torch.zeros(0, dtype=dtype, device=options.device)
         original = resized(_rgb(sources.photo, like), needs.shape)
