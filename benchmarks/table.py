@@ -57,10 +57,10 @@ def speech_length(rows: list[dict[str, Any]]) -> list[str]:
     """One row per file and model: time, processor time, speed and memory of the whole command."""
     lines = ["| file | model | seconds | processor seconds | faster than real time | peak memory |", "|---" * 6 + "|"]
     for row in rows:
-        kind = f"{row['minutes']:g} min, {row['rate'] / 1000:g} kHz, {'mono' if row['channels'] == 1 else 'stereo'}"
+        file = f"{row['minutes']:g} min, {row['rate'] / 1000:g} kHz, {'mono' if row['channels'] == 1 else 'stereo'}"
         speed = 60 * row["minutes"] / row["cpu_seconds"]
         times = f"{row['seconds']:.1f} | {row['cpu_seconds']:.1f} | {speed:.0f}x"
-        lines.append(f"| {kind} | `{row['model']}` | {times} | {row['peak_mib']:.0f} MiB |")
+        lines.append(f"| {file} | `{row['model']}` | {times} | {row['peak_mib']:.0f} MiB |")
     return lines
 
 

@@ -105,7 +105,8 @@ def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         check_range(neighbors, num_sources)
-        found: tuple[Tensor, Tensor] = select.pick("reverse", neighbors.device)(neighbors, num_sources)
+        kernel = select.pick("reverse", neighbors.device)
+        found: tuple[Tensor, Tensor] = reading(neighbors, num_sources, kernel, neighbors, num_sources)
         return found
 
     result: tuple[Tensor, Tensor] = known(neighbors, ("reverse", num_sources), find)

@@ -38,8 +38,8 @@ _FLAT, _EDGE = (
     3.6,
 )  # weight of the target compared with the picture so far at structure 1, in flat areas and at edges
 _STEEP = 4.0  # times the mean strength of edges: from here on a pixel counts fully as an edge
-_HOLD = 1.5  # share of the target in the picture at edges at structure 1
-_EVEN = 1.2  # the power of `structure` at which equal steps change the picture about equally
+_HOLD = 1.5  # weight of the target in the picture at edges at structure 1
+_POWER = 1.2  # the power of `structure` at which equal steps change the picture about equally
 _COHERENCE, _SWEEPS = 5.0, 4
 _BUSY, _PRICE = 1.5, 0.3  # a piece may be used so many times as often as the mean at no price; the price of more
 
@@ -163,7 +163,7 @@ def _set_up(
 def _rounds(run: _Run, level: _Level, match: Tensor | None, picture: Tensor, rounds: int) -> tuple[Tensor, Tensor]:
     """Match and average in turns. Return the matches and the picture."""
     source, shape, stride = level.source, level.shape, level.stride
-    structure = run.options.structure**_EVEN
+    structure = run.options.structure**_POWER
     weight = structure * (_FLAT + (_EDGE - _FLAT) * level.edges)
     hold = _HOLD * structure * level.edges
     places = pieces.lattice(shape, stride)

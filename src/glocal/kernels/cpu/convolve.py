@@ -35,6 +35,7 @@ def gather(x, neighbors, weights, d, c, i0, i1, base, out):
             x, vectors, x.ctypes.data + base * x.itemsize, neighbors.ctypes.data + first * neighbors.itemsize,
             scales, apart, c, out.ctypes.data, (i1 - i0) * d,
         )  # fmt: skip
+        ones[0] = 1  # used after the call: Numba frees an array after its last use, and an address is none
     elif c == 3 and weights.size:
         for e in range(np.uint64(i0 * d), np.uint64(i1 * d)):
             row, w = np.uint64(base + np.int64(neighbors[e]) * 3), weights[e]
@@ -125,8 +126,8 @@ def backward_parts(
         begin, end = batch * copy + offsets[piece], batch * copy + offsets[piece + 1]
         if signal.size:
             fill(signal, begin, end)
-        sources = (end - begin) // c if signal.size else s
-        done = backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, lows[piece], sources, begin, signal,
+        low, sources = (lows[piece], (end - begin) // c) if signal.size else (0, s)
+        done = backward(x, neighbors, weights, packed, g, n, s, d, c, m, first, last, low, sources, begin, signal,
                         edge, part * size, filters)  # fmt: skip
         finish(turns, done)
         part = take(turns)
@@ -240,6 +241,7 @@ def scatter(neighbors, weights, q, d, c, stride, i0, count, low, out):
                 q, vectors, q.ctypes.data + i * stride * size, neighbors.ctypes.data + e * neighbors.itemsize,
                 scales, apart, c, out.ctypes.data - low * c * size, d,
             )  # fmt: skip
+        ones[0] = 1  # as in `gather`
         return
     for i in range(count):
         for tap in range(d):

@@ -81,9 +81,11 @@ def extract(x: Tensor, neighbors: Tensor, weights: Tensor | None) -> Tensor:
 
 def reverse(neighbors: Tensor, num_sources: int) -> tuple[Tensor, Tensor]:
     """Sort the edges by target."""
+    columns, (n, d) = flat(neighbors), neighbors.shape
+    promised(columns, 0, num_sources, 0, n, n, d)
     start = np.zeros(num_sources + 1, np.int64)
     edges = np.empty(neighbors.numel(), np.int32 if neighbors.numel() < 2**31 else np.int64)
-    convolve.count_sort(flat(neighbors), start, edges)
+    convolve.count_sort(columns, start, edges)
     return torch.from_numpy(start), torch.from_numpy(edges)
 
 
@@ -211,6 +213,14 @@ def signal_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filter
 def squared_differences(x: Tensor, rows_of: Tensor, candidates: Tensor) -> Tensor:
     """Compare each row of x (n, p) with its candidates (n, k) among other rows (m, p): (n, k)."""
     (n, k), p = candidates.shape, x.shape[1]
+    if n != len(x) or p != rows_of.shape[1]:
+        message = (
+            f"squared_differences: x {tuple(x.shape)}, rows {tuple(rows_of.shape)} and candidates {(n, k)} must be "
+            "(n, p), (m, p) and (n, k). Give every row its candidates."
+        )
+        raise ArgumentError(message)
+    if candidates.numel() == 0:
+        return x.new_empty(n, k)
     low, high = torch.aminmax(candidates)
     if int(low) < 0 or int(high) >= len(rows_of):
         bad = int(low) if low < 0 else int(high)

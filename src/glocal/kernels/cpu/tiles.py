@@ -44,14 +44,13 @@ def lanes(itemsize: int, size: int = VECTOR_BYTES) -> int:
 
 
 class Code:
-    """Writes loads, stores and fused steps on vectors of one number type, `bytes` wide."""
+    """Writes loads, stores and fused steps on vectors of one number type, each of `length` bytes."""
 
-    def __init__(self, context: Any, builder: Any, dtype: types.Float, bytes: int = VECTOR_BYTES) -> None:
-        self.bytes = bytes
+    def __init__(self, context: Any, builder: Any, dtype: types.Float, length: int = VECTOR_BYTES) -> None:
         self.builder = builder
         self.number = context.get_value_type(dtype)
         self.size = dtype.bitwidth // 8
-        self.width = lanes(self.size, bytes)
+        self.width = lanes(self.size, length)
         self.vector = ir.VectorType(self.number, self.width)
         self.zero = ir.Constant(self.vector, [0.0] * self.width)
 
