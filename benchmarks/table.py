@@ -58,7 +58,7 @@ def speech_length(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["| file | model | seconds | processor seconds | faster than real time | peak memory |", "|---" * 6 + "|"]
     for row in rows:
         file = f"{row['minutes']:g} min, {row['rate'] / 1000:g} kHz, {'mono' if row['channels'] == 1 else 'stereo'}"
-        speed = 60 * row["minutes"] / row["cpu_seconds"]
+        speed = 60 * row["minutes"] / row["seconds"]
         times = f"{row['seconds']:.1f} | {row['cpu_seconds']:.1f} | {speed:.0f}x"
         lines.append(f"| {file} | `{row['model']}` | {times} | {row['peak_mib']:.0f} MiB |")
     return lines
@@ -270,7 +270,7 @@ def headlines(results: Path) -> str:
         f"**Exact neighbours**: {tree[0]:.0f} times as fast as SciPy's cKDTree, "
         f"{min(flat):.0f} to {max(flat):.0f} times as fast as FAISS flat.",
         f"**The layer**, forward and backward on two cores: on a grid {min(grid):.1f} to {max(grid):.1f} times as fast as `conv2d`; "
-        f"on other graphs {min(index):.1f} to {max(index):.1f} times as fast as torch indexing.",
+        f"on graphs of similar patches {min(index):.1f} to {max(index):.1f} times as fast as torch indexing.",
         f"**Style transfer** at 256 x 256, 300 iterations a level: {amount(whole['ours'], 's')} on two cores, "
         f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['ours'], 's')} on an H200 "
         f"({' and '.join(sorted({kept[name]['machine']['date'] for name in ('style', 'cuda')}))}).",

@@ -157,3 +157,8 @@ def test_other_numbers_are_refused(dtype):
 def test_empty_tensors_are_refused(x, filters):
     with pytest.raises(ArgumentError, match="are empty"):
         functional.graph_conv(torch.ones(x), glocal.grid_graph((4,)), torch.ones(filters))
+
+
+def test_a_number_is_no_signal():
+    with pytest.raises(ArgumentError, match=r"the signal \(shape \(\)\) must be \(n, c\) or \(batch, n, c\)"):
+        GraphConv(3, 5, degree=9)(torch.tensor(1.0), G)

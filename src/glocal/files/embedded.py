@@ -34,7 +34,15 @@ def recipe_of(path: str | os.PathLike[str]) -> dict[str, Any]:
     InputError
         The file cannot be read or carries no recipe.
     """
-    return read_recipe(path) if _is_image(path) else read_audio_recipe(path)
+    if _is_image(path):
+        return read_recipe(path)
+    try:
+        return read_audio_recipe(path)
+    except InputError as error:
+        if "it is not audio" not in str(error):
+            raise
+        message = f"read recipe ({path}): it is neither a picture nor a recording that can be read here. Use a file that glocal wrote."
+        raise InputError(message) from error
 
 
 def compare_files(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> Comparison:

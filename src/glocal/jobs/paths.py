@@ -225,7 +225,10 @@ def _task(one: _Found, target: Path, suffixes: Collection[str]) -> Task:
         problem = ArgumentError("-o (-): only sound goes through a pipe. Name a file.")
     elif problem is None and not piped and suffix not in suffixes and suffix != one.path.suffix.lower():
         known = " ".join(sorted(suffixes))
-        problem = ArgumentError(f"-o ({target}): the suffix `{suffix}` names no format. Use one of {known}.")
+        wrong_name = (
+            f"the suffix `{suffix}` names no format" if suffix else "the name has no suffix, so the format is not known"
+        )
+        problem = ArgumentError(f"-o ({target}): {wrong_name}. Use one of {known}.")
     if problem is None and not piped and (wrong := _unusable(target)) is not None:
         problem = OutputError(
             str(wrong).replace("read file", "write file").replace("Give it another name", "Choose another -o")

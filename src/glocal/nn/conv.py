@@ -70,7 +70,7 @@ class GraphConv(nn.Module):
         """Map x (n, c) or (batch, n, c) to (n, m) or (batch, n, m). Cost: O(n d c m)."""
         if isinstance(graph, Graph) and graph.degree != self.degree:
             raise _other_degree("GraphConv", self.degree, graph)
-        if isinstance(x, Tensor) and x.shape[-1] != self.in_channels:
+        if isinstance(x, Tensor) and x.ndim > 1 and x.shape[-1] != self.in_channels:
             message = (
                 f"GraphConv: the layer takes {self.in_channels} channels, the signal (shape {tuple(x.shape)}) has "
                 f"{x.shape[-1]}. Check the last axis."

@@ -13,8 +13,8 @@ from glocal.apps.denoise.image import residual_picture
 from glocal.apps.denoise.models import SHIPPED, levels, load_deep, load_model, save_deep, save_model
 from glocal.apps.denoise.networks import ImageDenoiser
 from glocal.apps.denoise.noise import estimate_sigma
-from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture
-from glocal.apps.denoise.plan import OPPONENT
+from glocal.apps.denoise.options import DEEP_MODELS, MODELS, Architecture, DenoiseOptions
+from glocal.apps.denoise.plan import OPPONENT, plan_for
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.model_files import read_index, write_model
 from glocal.options import parse_level
@@ -403,3 +403,14 @@ def test_a_larger_range_is_only_a_larger_range(model):
     small, large = glocal.denoise(noisy, 0.03, model=model), glocal.denoise(4 * noisy, 0.12, model=model)
     np.testing.assert_allclose(large.image, 4 * small.image, atol=1e-4)
     assert large.sigma == 0.12
+
+
+def test_noise_beyond_white_is_no_larger_range():
+    """Strong noise reaches beyond 1. The network of this level is used all the same, as for the clipped picture."""
+    clean = np.full((64, 64), 0.98)
+    strong = clean + np.random.default_rng(0).normal(0, 50 / 255, clean.shape)
+    found = [plan_for(y[..., None], DenoiseOptions(sigma=50 / 255, model="local")) for y in (strong, strong.clip(0, 1))]
+    assert found[0].white == found[1].white == 1
+    assert plan_for(4 * clean[..., None], DenoiseOptions(sigma=0.1, model="local")).white == pytest.approx(
+        4 * 0.98 - 0.31
+    )

@@ -258,3 +258,15 @@ def test_detail_comes_back_where_the_colours_are_right_already():
     new = finished(smooth, [painting], [1.0], (), torch.Generator().manual_seed(0))
     before, after = (float(bands(picture, 1)[0][0].std()) for picture in (smooth, new))
     assert after > 4 * before
+
+
+def test_the_photo_is_held_at_its_edges_although_no_piece_has_one():
+    """The painting is a soft ramp. So pieces alone blur the edge of the photo, and only what is held makes it steep."""
+    photo, painting = np.full((64, 64, 3), 0.1), np.zeros((64, 64, 3)) + np.linspace(0.05, 0.95, 64)[:, None]
+    photo[:, 32:] = 0.9
+    steps = {}
+    for structure in (0, 0.5, 1):
+        rows = stylize(photo, painting, preset="patches", size="keep", structure=structure).rgb.mean((0, 2))
+        steps[structure] = (rows[32] - rows[31]) / (rows[40:].mean() - rows[:24].mean())
+    assert steps[0] < steps[0.5] < steps[1], steps
+    assert steps[1] > 2 * steps[0], steps

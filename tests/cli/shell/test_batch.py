@@ -91,7 +91,8 @@ def test_a_suffix_that_cannot_be_written_is_told_before_the_work(call, tree, cap
     monkeypatch.setattr("glocal.files.images.read.read_image", lambda _: 1 / 0)
     assert call(tree / "in/a.png", "-o", tree / name) == 2
     suffix = Path(name).suffix
-    assert f"the suffix `{suffix}` names no format. Try: use one of .avif .bmp" in capsys.readouterr().err
+    wrong = f"the suffix `{suffix}` names no format" if suffix else "the name has no suffix, so the format is not known"
+    assert f"{wrong}. Try: use one of .avif .bmp" in capsys.readouterr().err
 
 
 def test_a_folder_keeps_its_tree(call, tree):
@@ -195,7 +196,9 @@ def test_the_plan(call, tree, capsys):
     assert capsys.readouterr().out == (
         f"run {tree / 'in/a.png'} -> {tree / 'a.png'}: 9 x 8, 2 bands, 72.0 kB, about 0.1 s\n"
     )
-    assert call(tree / "in/b.jpg", "-o", tree, "--dry-run") == 0
+    assert call(tree / "in/b.jpg", "-o", tree, "--dry-run") == 4  # as without --dry-run
+    assert "exists already" in capsys.readouterr().err
+    assert call(tree / "in/a.png", tree / "in/b.jpg", "-o", tree, "--dry-run") == 1
     assert "exists already" in capsys.readouterr().out
     assert call(tree / "in/a.png", "-o", tree, "--dry-run", "--max-memory", "50K") == 0
     assert "(more than the 51.2 kB there are)" in capsys.readouterr().out

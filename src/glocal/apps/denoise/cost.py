@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from glocal.apps.denoise.options import DEEP_MODELS
 from glocal.files.images.formats import coding_memory
 
@@ -64,10 +62,13 @@ def seconds_for(size: tuple[int, int], model: str) -> float:
 
 
 def parts_text(size: tuple[int, int], model: str) -> str:
-    """Say in how many parts a picture of this height and width is computed."""
+    """Say in which parts a picture of this height and width is computed.
+
+    >>> parts_text((512, 512), "small"), parts_text((4000, 6000), "small")
+    ('1 tile', 'tiles of up to 5.0 megapixels')
+    """
     height, width = size
-    if model in _DEEP:
-        side = math.isqrt(TILE_MEMORY // tile_bytes(32 if model == "large" else 16, short=True))
-        inner = side - 288  # a tile has 144 pixels around it
-        return f"{1 if height * width <= side**2 else -(-height // inner) * -(-width // inner)} tile(s)"
-    return f"{-(-height // max(32, _BAND // width))} band(s)"
+    if model not in _DEEP:
+        return f"{-(-height // max(32, _BAND // width))} band(s)"
+    most = TILE_MEMORY // tile_bytes(32 if model == "large" else 16, short=True)
+    return "1 tile" if height * width <= most else f"tiles of up to {most / 1e6:.1f} megapixels"

@@ -44,6 +44,7 @@ RADIUS = 10
 GRAIN = 0.1  # of the finest luma noise that the model photo leaves
 _CHROMA = 4.0  # colour differences are weaker than luminance: they are treated like a picture with more noise
 
+_PEAK = 3.1  # times sigma: 99.9 % of the noise stay below, as of the pixels in `white_of`
 # Rows: luminance, red - blue, green - magenta; orthonormal, so white noise stays white and as strong.
 OPPONENT = torch.tensor([[1, 1, 1], [1, 0, -1], [1, -2, 1]], dtype=torch.float64)
 OPPONENT = OPPONENT / OPPONENT.norm(dim=1, keepdim=True)
@@ -221,9 +222,15 @@ def plan_for(
     height, width, channels = pixels.shape
     white = white_of(pixels)  # the networks know pictures in [0, 1]
     if options.sigma is not None:
+        white = _without_noise(white, options.sigma)
         noise = Noise.white(options.sigma / white)
+    elif flat is not None:
+        noise = measure(flat, white_of(flat))
     else:
-        noise = measure(pixels, white) if flat is None else measure(flat, white_of(flat))
+        noise = measure(pixels, white)
+        less = _without_noise(white, white * noise.sigma)
+        if less < white:
+            white, noise = less, measure(pixels, less)
     level = float(options.sigma or white * noise.sigma)
     options = replace(options, model=choose(options.model, noise, height * width, options.device, models))
     radius = options.search_radius
@@ -238,6 +245,15 @@ def plan_for(
             fast = has_bfloat16(options.device)
             nets = (deep.in_bfloat16() if fast else deep).to(options.device)
     return Plan((height, width, channels), white, level, noise, options, radius, nets, mask)
+
+
+def _without_noise(white: float, sigma: float) -> float:
+    """Return the white of a picture whose noise reaches beyond it: the noise is no larger range.
+
+    >>> _without_noise(1.3, 0.1), _without_noise(1.0, 0.2)
+    (1.0, 1.0)
+    """
+    return max(1.0, white - _PEAK * sigma)
 
 
 def to_planes(values: Array) -> Tensor:

@@ -259,7 +259,9 @@ class StyleFiles:
         (),
         "PHOTO_MASK=PAINTING_MASK: this part of the photo takes that part of the painting; may be given several times.",
     )
-    init: str = option("noise", "Start from noise, photo, or a picture file.", known=("noise", "photo"))
+    init: str = option(
+        "noise", "Start from noise, photo, or a picture file. Not for patches.", known=("noise", "photo")
+    )
     preview: str | None = option(None, "A picture that is rewritten during the work.", writes="picture")
     compare: str | None = option(None, "Also write photo, painting and result side by side.", writes="picture")
     resume: bool = option(False, "Continue from the checkpoint that an interrupted run left.")

@@ -179,14 +179,18 @@ def _show_plan(
     """Print what `--dry-run` shows: the size, parts, memory, time and output of each input."""
     rows: list[dict[str, Any]] = []
     lines: list[str] = []
+    wrong = False
     for task in tasks:
         row: dict[str, Any] = {"input": str(task.source), "output": str(task.target)}
         try:
             action = "run" if is_wanted(task, overwrite=options.overwrite) else "skip"
             need = estimate(task)
         except GlocalError as error:
+            if len(tasks) == 1:
+                raise
             rows.append(row | {"action": "refuse", "error": describe(error)})
             lines.append(f"{task.source}: {describe(error)}")
+            wrong = True
             continue
         least = min(need.memory, need.least or need.memory)
         fits = least <= memory
@@ -201,6 +205,8 @@ def _show_plan(
             f"{action} {task.source} -> {task.target}: {need.size}{parts}, {bytes_text(need.memory)}{verdict}{takes}"
         )
     console.result({"command": command, "plan": rows, "memory": memory, "jobs": options.jobs}, "\n".join(lines))
+    if wrong:
+        raise typer.Exit(1)
 
 
 def _summarise(command: str, outcomes: list[Outcome], options: BatchOptions, console: Console, seconds: float) -> None:

@@ -106,9 +106,10 @@ def _flag(field: dataclasses.Field[Any], hint: Any, default: Any, *, checked: bo
         spellings.append(name)
     settings: dict[str, Any] = {"help": _help(field, default) if checked else meta.get("help", "")}
     settings |= {key: meta[key] for key in ("metavar", *(() if checked else ("min", "max"))) if key in meta}
-    if "parse" in meta:
-        settings["parser"] = _parser(meta["parse"], checked)
-        settings.setdefault("metavar", "<text>")
+    number = next((one for one in (int, float) if hint in (one, one | None)), None) if checked and not many else None
+    if "parse" in meta or number is not None:  # the dataclass names the argument and its limits; the library does not
+        settings["parser"] = _parser(meta.get("parse", number), checked)
+        settings.setdefault("metavar", "<text>" if number is None else f"<{number.__name__}>")
         hint = str | None if default is None else str
         default = default if default is None else written(default)
     if many:
