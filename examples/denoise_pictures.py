@@ -30,7 +30,9 @@ def main() -> None:
         truth = np.asarray(photo.convert("RGB")) / 255
     noisy = truth + np.random.default_rng(0).normal(0, SIGMA, truth.shape)
     panels = {"noisy": noisy}
-    panels |= {model: glocal.denoise(noisy, SIGMA, model=model).image for model in ("nonlocal", "wide", "small", "large")}
+    panels |= {
+        model: glocal.denoise(noisy, SIGMA, model=model).image for model in ("nonlocal", "wide", "small", "large")
+    }
     for name, panel in panels.items():
         print(f"{name}: {psnr(np.clip(panel, 0, 1), truth):.2f} dB")
     row = np.concatenate([np.clip(panel, 0, 1) for panel in (*panels.values(), truth)], 1)
