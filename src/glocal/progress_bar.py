@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -42,10 +43,9 @@ def in_notebook() -> bool:
 
 def notebook_bar(title: str) -> Tell:
     """Draw a bar below the cell of a notebook, which needs no further packages. It is redrawn four times a second."""
-    from IPython.display import HTML, display
-
+    shows: Any = importlib.import_module("IPython.display")  # a notebook has it; glocal does not need it
     last = 0.0
-    handle = display(HTML(escape(title)), display_id=True)
+    handle = shows.display(shows.HTML(escape(title)), display_id=True)
 
     def tell(value: Any) -> None:
         nonlocal last
@@ -53,7 +53,7 @@ def notebook_bar(title: str) -> Tell:
         if now - last >= 0.25 or fraction == 1:
             last = now
             text = escape(f" {title}: {fraction:.0%} {note}".rstrip())
-            handle.update(HTML(f"<progress value='{fraction:.3f}' max='1'></progress>{text}"))
+            handle.update(shows.HTML(f"<progress value='{fraction:.3f}' max='1'></progress>{text}"))
 
     return tell
 

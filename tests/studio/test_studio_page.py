@@ -50,10 +50,9 @@ def test_style_paints_seeds_side_by_side_and_its_files_are_those_of_the_command(
     page.wait_for_function("document.querySelectorAll('#style-gallery .thumbnail-item').length == 2")
     page.locator("#style-gallery .thumbnail-item").first.click()
     visitor.status("style", "Seed 0.")
-    command = page.input_value("#style-command textarea")
-    assert (
-        command == "glocal style photo.png painting.png --preset=painterly --size=24 --iterations=3 -o photo_style.png"
-    )
+    command = "glocal style photo.png painting.png --preset=painterly --size=24 --iterations=3 -o photo_style.png"
+    shown = "text => document.querySelector('#style-command textarea').value == text"
+    page.wait_for_function(shown, arg=command)  # the page writes the parts of an answer one after the other
     made = visitor.download("style-download", tmp_path)
     assert read_image(made).depth == "16"
     assert Image.open(made).getexif()[0x010F] == "A camera"

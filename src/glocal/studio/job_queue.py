@@ -98,6 +98,8 @@ class JobQueue:
             if ticket in self._waiting:
                 self._waiting.remove(ticket)
                 ticket.add(Event("stopped"))
+            elif ticket.stops == 1:
+                ticket.add(Event("stopping"))
 
     def stop_session(self, session: str) -> None:
         """End all jobs of a session at once."""

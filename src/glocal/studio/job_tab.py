@@ -185,12 +185,13 @@ class JobTab(ABC):
         shown = shown_values(self.job.Options, self.controls, preset=preset)
         return [shown[name] for name in self.controls if name != "preset"]
 
-    def _stop(self, request: gr.Request) -> str:
+    def _stop(self, request: gr.Request) -> Any:
+        """Ask all jobs of the tab to stop. The run shows that itself: an answer of this click could come after its end."""
         session = self.studio.session(request.session_hash)
         tickets = session.tickets.get(self.job.name, [])
         for ticket in reversed(tickets):  # the last first, so that none of them begins meanwhile
             self.studio.queue.stop(ticket)
-        return status("Stopping. Press Stop again to end it at once." if tickets else "Nothing runs.")
+        return gr.skip() if tickets else status("Nothing runs.")
 
     async def on_run(self, page: dict[Any, Any], request: gr.Request) -> AsyncIterator[Updates]:
         """Run the job and show what happens, until its end."""
@@ -242,6 +243,8 @@ class JobTab(ABC):
             for event in ticket.events():
                 if event.name == "message":
                     said.append(event.value)
+                elif event.name == "stopping":
+                    yield {self.status: status("Stopping. Press Stop again to end it at once.")}
                 elif event.name == "preview":
                     yield {self.live: f'<img src="{image_url(event.value, "jpeg")}" alt="The picture so far">'}
                 elif event.name == "progress":

@@ -24,7 +24,7 @@ from glocal.jobs.failures import Stopped, describe
 from glocal.jobs.processes import end_with_parent
 from glocal.progress import Progress
 
-EventName = Literal["progress", "preview", "message", "done", "stopped", "failed"]
+EventName = Literal["progress", "preview", "message", "stopping", "done", "stopped", "failed"]
 ENDS = ("done", "stopped", "failed")
 _PROGRESS_SECONDS = 0.2
 _PREVIEW_SECONDS = 0.5
