@@ -4,6 +4,7 @@ Where playwright or a Chromium is missing, these tests are left out, and say so.
 refused and fails the test, as every error in the browser's console does.
 """
 
+import contextlib
 import http.client
 import importlib.util
 import json
@@ -180,6 +181,13 @@ class Visitor:
             shown = self.page.inner_text(f"#{job}-status")
             raise AssertionError(f"{job} says {shown!r} and not {text!r}; {self.wrong}") from error
         return self.page.inner_text(f"#{job}-status")
+
+    def value(self, field, expected):
+        """Wait up to ten seconds until a text field has this value; return what it has then."""
+        with contextlib.suppress(Exception):  # what the field has says more than that the time is up
+            script = "([id, text]) => document.querySelector(`#${id} textarea`).value == text"
+            self.page.wait_for_function(script, arg=[field, expected], timeout=10_000)
+        return self.page.input_value(f"#{field} textarea")
 
     def download(self, button, folder):
         with self.page.expect_download() as found:
