@@ -32,12 +32,12 @@ def paint(visitor, pictures, *, iterations, seeds):
         page.click("#style-preset input")
         page.get_by_role("option", name="painterly").click()
         page.wait_for_function("document.querySelector('#style-structure input').value == '0.7'")
-        for _ in range(20):  # the page writes the values of a preset one after the other, and may write over this one
-            page.fill("#style-size textarea", "24")
-            page.wait_for_timeout(300)
-            if page.input_value("#style-size textarea") == "24":
-                break
         page.click("#style-more button")
+        page.wait_for_function("document.querySelector('#style-iterations input')?.value == '120'")
+        page.wait_for_timeout(
+            1000
+        )  # the page writes the values of a preset one after the other, and would write over others
+        page.fill("#style-size textarea", "24")
     page.fill("#style-iterations input", str(iterations))
     page.fill("#style-seeds input[type=number]", str(seeds))
     page.keyboard.press("Tab")
