@@ -3,7 +3,8 @@
 A convolution on a graph is linear in each of its floating arguments. So the gradients of its backward operator are sums of
 the same operators with one argument replaced, and derivatives of any order work on every backend, in both modes.
 
-Under the dispatcher a `Function` sees one level of functorch at a time, so it may run inside of transforms.
+Under the dispatcher a function sees one level of functorch at a time. So they are `SingleLevel`, the base of `torch.autograd.Function`,
+which torch itself uses inside of transforms.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import Function
+from torch.autograd.function import _SingleLevelFunction as SingleLevel
 from torch.nn import Parameter
 
 Run = Callable[..., Any]
@@ -40,9 +41,9 @@ def plain(tensors: Sequence[Tensor | None]) -> bool:
     return True
 
 
-def differentiable(library: torch.library.Library, name: str, function: type[Function]) -> None:
+def differentiable(library: torch.library.Library, name: str, function: type[SingleLevel]) -> None:
     """Register `function` as the derivative of an operator."""
-    apply = _apply(function)
+    apply: Run = function.apply  # type: ignore[attr-defined]
 
     def run(*args: Any) -> Any:
         if torch._C._are_functorch_transforms_active():
@@ -83,7 +84,7 @@ def multilinear(
     forward, direct, backward = _functions(name, places, tensors, kernel, backward_kernel)
     differentiable(library, name, forward)
     differentiable(library, f"{name}_backward", backward)
-    apply = _apply(direct)
+    apply: Run = direct.apply  # type: ignore[attr-defined]
 
     def call(*args: Any, bias: Tensor | None = None) -> Any:
         given = (bias, *args[:tensors])
@@ -101,11 +102,11 @@ def multilinear(
 
 def _functions(
     name: str, places: tuple[int, ...], tensors: int, kernel: Run, backward_kernel: Run
-) -> tuple[type[Function], type[Function], type[Function]]:
+) -> tuple[type[SingleLevel], type[SingleLevel], type[SingleLevel]]:
     op = getattr(torch.ops.glocal, name).default
     pull = getattr(torch.ops.glocal, f"{name}_backward").default
 
-    class Forward(Function):
+    class Forward(SingleLevel):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> Tensor:
             _keep(ctx, args[:tensors])
@@ -150,7 +151,7 @@ def _functions(
             gbias = g.flatten(0, -2).sum(0) if ctx.needs_input_grad[-1] else None
             return *Forward.backward(ctx, g), gbias
 
-    class Backward(Function):
+    class Backward(SingleLevel):
         @staticmethod
         def forward(ctx: Any, *args: Any) -> tuple[Tensor, ...]:
             _keep(ctx, args[: tensors + 1])
@@ -209,11 +210,6 @@ def _watched(device_type: str) -> bool:
         or torch._C._get_tracing_state() is not None
         or torch._C._autograd._profiler_enabled()
     )
-
-
-def _apply(function: type[Function]) -> Run:
-    found: Run = super(Function, function).apply  # type: ignore[misc]
-    return found
 
 
 def _keep(ctx: Any, tensors: Sequence[Tensor | None]) -> None:

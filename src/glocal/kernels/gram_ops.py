@@ -18,11 +18,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import Function
 
 from glocal.errors import ArgumentError, DerivativeError
 from glocal.kernels import known, ops, select, transforms
-from glocal.kernels.derivatives import differentiable, under
+from glocal.kernels.derivatives import SingleLevel, differentiable, under
 
 _GRAPH = "Tensor neighbors, Tensor? weights"
 _SCHEMAS = {
@@ -107,7 +106,7 @@ def _variation(image: Tensor) -> tuple[Tensor, Tensor]:
 _FORWARD = "it has no derivative in forward mode. Use torch.func.grad or .backward()."
 
 
-class _Gram(Function):
+class _Gram(SingleLevel):
     """`gram`, with a gradient for x."""
 
     @staticmethod
@@ -142,7 +141,7 @@ class _Gram(Function):
         raise DerivativeError("gram: " + _FORWARD)
 
 
-class _GramBackward(Function):
+class _GramBackward(SingleLevel):
     """The gradient of `gram`, which cannot be differentiated again."""
 
     @staticmethod
@@ -162,7 +161,7 @@ class _GramBackward(Function):
         raise DerivativeError("gram: " + _FORWARD)
 
 
-class _Variation(Function):
+class _Variation(SingleLevel):
     """`variation`: its slope is found on the way, and is constant almost everywhere."""
 
     @staticmethod
@@ -183,7 +182,7 @@ class _Variation(Function):
 
 
 def _register() -> None:
-    rules: tuple[tuple[str, Any, Any, type[Function]], ...] = (
+    rules: tuple[tuple[str, Any, Any, type[SingleLevel]], ...] = (
         ("gram", _gram, _fake_gram, _Gram),
         ("gram_backward", _gram_backward, lambda g, maps, x, nb, w, f, s=None: torch.empty_like(x, dtype=f.dtype), _GramBackward),
         ("variation", _variation, lambda image: (image.new_empty(()), image.new_empty(image.shape)), _Variation),
