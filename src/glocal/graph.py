@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
+from torch.fx import _pytree as fx_pytree
 from torch.utils import _pytree as pytree
 
 from glocal.atomic import write_whole
@@ -228,8 +229,8 @@ def _unchecked(
         state["_device"] = device
     if lattice is None or lattice.boundary != "zero":
         state["weights"] = None
-    graph.__dict__.update(state)
-    graph.__dict__.update(tensors)
+    for name, value in {**state, **tensors}.items():
+        object.__setattr__(graph, name, value)  # torch.compile follows this
     return graph
 
 
@@ -355,4 +356,5 @@ pytree.register_pytree_node(
     from_dumpable_context=_undump,
     flatten_with_keys_fn=_flatten_with_keys,
 )
+fx_pytree.register_pytree_flatten_spec(Graph, lambda graph, spec: _flatten(graph)[0])  # exported programs of torch before 2.8
 torch.serialization.add_safe_globals([Graph, Lattice])  # `torch.export.save` also saves the example inputs
