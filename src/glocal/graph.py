@@ -356,5 +356,5 @@ pytree.register_pytree_node(
     from_dumpable_context=_undump,
     flatten_with_keys_fn=_flatten_with_keys,
 )
-fx_pytree.register_pytree_flatten_spec(Graph, lambda graph, spec: _flatten(graph)[0])  # exported programs of torch before 2.8
+fx_pytree.register_pytree_flatten_spec(Graph, lambda graph, spec: _flatten(graph)[0])  # torch.export before 2.8
 torch.serialization.add_safe_globals([Graph, Lattice])  # `torch.export.save` also saves the example inputs

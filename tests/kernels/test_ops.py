@@ -296,3 +296,30 @@ def test_maps_of_another_size_are_refused(backend):
         ArgumentError, match=r"gram: `shares` \(\(2, 5\), torch.float64\) must be \(r, n=6\), torch.float64"
     ):
         gram_ops.gram(x[0], neighbors, weights, filters, torch.zeros(4, dtype=x.dtype), torch.ones(2, 5, dtype=x.dtype))
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_a_single_signal_is_a_batch_of_one(name, backend):
+    x, *rest = inputs(name, batch=1)
+    single = x.detach()[0].requires_grad_()
+    tensors = [t for t in rest if t is not None and t.is_floating_point()]
+    y, wanted = getattr(ops, name)(single, *rest), getattr(ops, name)(x, *rest)
+    g = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(1))
+    found = torch.autograd.grad(y, (single, *tensors), g)
+    expected = torch.autograd.grad(wanted, (x, *tensors), g.unsqueeze(0))
+    assert torch.equal(y, wanted[0])
+    assert torch.equal(found[0], expected[0][0])
+    assert all(torch.equal(a, b) for a, b in zip(found[1:], expected[1:], strict=True))
+    with torch.no_grad():
+        assert torch.equal(getattr(ops, name)(single, *rest), y)
+    assert gradgradcheck(lambda x, *some: getattr(ops, name)(x, rest[0], *some), (single, *tensors))
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_the_result_for_a_single_signal_can_be_written_to(name, backend):
+    x, *rest = inputs(name, batch=1)
+    single = x.detach()[0].requires_grad_()
+    gradients = []
+    for change in (lambda y: y * 2, lambda y: y.mul_(2)):
+        gradients.append(torch.autograd.grad(change(getattr(ops, name)(single, *rest)).sum(), single)[0])
+    assert torch.equal(*gradients)

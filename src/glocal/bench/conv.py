@@ -120,7 +120,7 @@ def _conv_rows(case: Case, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, f, w: ops.graph_conv(x.unsqueeze(0), graph.neighbors, w, f).squeeze(0)),
+        "ours": step(lambda x, f, w: ops.graph_conv(x, graph.neighbors, w, f)),
         INDEXING: step(lambda x, f, w: indexing(x, long, w, f)),
     }
     if GEOMETRIC in case.targets and importlib.util.find_spec("torch_geometric") is not None:
@@ -147,7 +147,7 @@ def _shared_rows(graph: Graph, repeats: int) -> list[Row]:
         return once
 
     works = {
-        "ours": step(lambda x, h, w: ops.shared_conv(x.unsqueeze(0), graph.neighbors, w, h).squeeze(0)),
+        "ours": step(lambda x, h, w: ops.shared_conv(x, graph.neighbors, w, h)),
         INDEXING: step(lambda x, h, w: torch.einsum("ndc,nd->nc", x[long], w * h)),
     }
     note = _difference(works["ours"](), works[INDEXING]())

@@ -33,7 +33,8 @@ from glocal.nn.functional import graph_conv
 from glocal.optim.recording import recorded
 
 INDEXING, GEOMETRIC, CONV2D = "torch indexing", "PyTorch Geometric", "conv2d"
-SORTED, PORTABLE = "cdist + topk", "plain torch"
+SORTED, KEOPS, PORTABLE = "cdist + topk", "KeOps", "plain torch"
+_MISSING = {GEOMETRIC: "not installed: pip install torch_geometric", KEOPS: "not installed: pip install pykeops"}
 Layer = Callable[..., Tensor]
 _QUEUED = 10  # calls that are queued before the host waits, as in training
 _SLOW = 0.5  # seconds: what takes longer is timed once
@@ -152,9 +153,20 @@ def _knn_rows(n: int, top: Ceilings, repeats: int, device: str) -> list[Row]:
     def chunked() -> Tensor:
         return torch.cat([torch.cdist(part, x).topk(k, largest=False).indices for part in x.split(8192)])
 
-    works = {"ours": lambda: knn_graph(x, k=k), SORTED: chunked}
+    works: dict[str, Callable[[], Any]] = {"ours": lambda: knn_graph(x, k=k), SORTED: chunked}
+    if importlib.util.find_spec("pykeops") is not None:
+        works[KEOPS] = _lazy_search(x, k)
     floor = top.floor(4 * n * (2 * f + k), 2 * n * n * f, top.tf32)
-    return _rows(f"knn_graph of {n} rows of {f}, k = {k}, exact", works, {SORTED: 3}, floor, min(repeats, 5), device)
+    work, targets = f"knn_graph of {n} rows of {f}, k = {k}, exact", {SORTED: 3.0, KEOPS: None}
+    return _rows(work, works, targets, floor, min(repeats, 5), device)
+
+
+def _lazy_search(x: Tensor, k: int) -> Callable[[], Any]:
+    """Return the search as a reduction of KeOps. It needs a C++ compiler and CUDA's headers, and compiles when first called."""
+    from pykeops.torch import LazyTensor
+
+    rows_of, columns = LazyTensor(x.unsqueeze(1)), LazyTensor(x.unsqueeze(0))
+    return lambda: ((rows_of - columns) ** 2).sum(-1).argKmin(k, dim=1)
 
 
 def _patch_rows(side: int, top: Ceilings, repeats: int, device: str) -> list[Row]:
@@ -239,7 +251,7 @@ def _rows(
     times = _seconds(works, repeats, device)
     share = times["ours"].seconds / floor[0]
     note = f"floor {floor[0] * 1e3:.3g} ms ({floor[1]}), we take {share:.1f} times that"
-    return rows(work, times, targets, {GEOMETRIC: "not installed: pip install torch_geometric"}, note)
+    return rows(work, times, targets, _MISSING, note)
 
 
 def _step_rows(

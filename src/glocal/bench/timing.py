@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric")
+PACKAGES = ("torch", "triton", "numba", "numpy", "scipy", "faiss-cpu", "torch_geometric", "pykeops")
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ def multilinear(
     -------
     callable
         Calls the operator, or the kernel directly where the dispatcher has nothing to add. That saves a good part of the
-        cost of a small call. With `bias=`, one number for each place of the last axis is added to the result: by the
-        kernel, where it is called directly.
+        cost of a small call. A signal (m, c) is a batch of one, and so is its result. With `bias=`, one number for each
+        place of the last axis is added to the result: by the kernel, where it is called directly.
     """
     op = getattr(torch.ops.glocal, name).default
     forward, direct, backward = _functions(name, places, tensors, kernel, backward_kernel)
@@ -89,13 +89,14 @@ def multilinear(
     def call(*args: Any, bias: Tensor | None = None) -> Any:
         given = (bias, *args[:tensors])
         if torch.compiler.is_compiling() or not plain(given) or _watched(args[0].device.type):
-            y = op(*args)
+            y = _on_batch(op, *args)
             return y if bias is None else y + bias.to(y.dtype)
         if torch.is_grad_enabled():
             for t in given:
                 if t is not None and t.requires_grad:
                     return apply(*args, bias)
-        return kernel(*args) if bias is None else kernel(*args, bias=bias)
+        more = {} if bias is None else {"bias": bias}
+        return _on_batch(kernel, *args, **more)
 
     return call
 
@@ -105,6 +106,18 @@ def _functions(
 ) -> tuple[type[SingleLevel], type[SingleLevel], type[SingleLevel]]:
     op = getattr(torch.ops.glocal, name).default
     pull = getattr(torch.ops.glocal, f"{name}_backward").default
+
+    def pulled(
+        g: Tensor, saved: Sequence[Tensor | None], constants: Sequence[Any], needs: Sequence[bool]
+    ) -> tuple[Tensor | None, ...]:
+        """Return the gradients of all arguments."""
+        mask = [needs[p] for p in places]
+        direct = not torch.is_grad_enabled() and plain((g, *saved))
+        found = (backward_kernel if direct else pull)(g, *saved, *constants, mask)
+        result: list[Tensor | None] = [None] * (tensors + len(constants))
+        for p, need, part in zip(places, mask, found, strict=True):
+            result[p] = part if need else None
+        return tuple(result)
 
     class Forward(SingleLevel):
         @staticmethod
@@ -116,15 +129,7 @@ def _functions(
 
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-            saved = ctx.saved_tensors
-            args = (*saved, *ctx.constants)
-            mask = [ctx.needs_input_grad[p] for p in places]
-            direct = not torch.is_grad_enabled() and plain((g, *saved))
-            found = (backward_kernel if direct else pull)(g, *args, mask)
-            result: list[Tensor | None] = [None] * len(args)
-            for p, need, part in zip(places, mask, found, strict=True):
-                result[p] = part if need else None
-            return tuple(result)
+            return pulled(g, ctx.saved_tensors, ctx.constants, ctx.needs_input_grad)
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Tensor:
@@ -142,14 +147,23 @@ def _functions(
         def forward(ctx: Any, *args: Any) -> Tensor:
             *given, bias = args
             ctx.save_for_backward(*args[:tensors])
-            ctx.constants = args[tensors:-1]
+            ctx.constants, ctx.single = args[tensors:-1], args[0].ndim == 2
+            if ctx.single:
+                given[0] = given[0].unsqueeze(0)
             y: Tensor = kernel(*given) if bias is None else kernel(*given, bias=bias)
-            return y
+            if y._is_view():  # of the reference: the caller could not write to a view made here
+                y = y.clone()
+            return y.squeeze_(0) if ctx.single else y
 
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-            gbias = g.flatten(0, -2).sum(0) if ctx.needs_input_grad[-1] else None
-            return *Forward.backward(ctx, g), gbias
+            needs, saved = ctx.needs_input_grad, ctx.saved_tensors
+            gbias = g.flatten(0, -2).sum(0) if needs[-1] else None
+            if not ctx.single:
+                return *pulled(g, saved, ctx.constants, needs), gbias
+            x, *rest = saved
+            gx, *found = pulled(g.unsqueeze(0), (x.unsqueeze(0), *rest), ctx.constants, needs)
+            return None if gx is None else gx.squeeze(0), *found, gbias
 
     class Backward(SingleLevel):
         @staticmethod
@@ -199,6 +213,14 @@ def _functions(
             )
 
     return Forward, Direct, Backward
+
+
+def _on_batch(run: Run, x: Tensor, *args: Any, **more: Any) -> Tensor:
+    """Run it on a batch of signals; a single signal is a batch of one."""
+    if x.ndim != 2:
+        y: Tensor = run(x, *args, **more)
+        return y
+    return run(x.unsqueeze(0), *args, **more).squeeze(0)  # type: ignore[no-any-return]
 
 
 def _watched(device_type: str) -> bool:

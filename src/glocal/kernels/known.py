@@ -64,9 +64,10 @@ def reading(neighbors: Tensor, num_sources: int, kernel: Callable[..., Any], *ar
 
 def check_range(neighbors: Tensor, num_sources: int) -> None:
     """Raise ArgumentError if a neighbour is not one of the sources. Cost: O(n d), once for each state of the tensor."""
-    if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
-        return  # values cannot be read while a CUDA graph is recorded
-    low, high = known(neighbors, "range", lambda: tuple(int(v) for v in torch.aminmax(neighbors)))
+    try:
+        low, high = known(neighbors, "range", lambda: _range(neighbors))
+    except _RecordingError:
+        return
     if low < 0 or high >= num_sources:
         _found.pop(id(neighbors), None)  # look again next time: nobody may see how it is corrected
         bad = low if low < 0 else high
@@ -75,6 +76,17 @@ def check_range(neighbors: Tensor, num_sources: int) -> None:
             "Check the builder, and do not write to the tensor of a graph."
         )
         raise ArgumentError(message)
+
+
+class _RecordingError(Exception):
+    """Values cannot be read while a CUDA graph is recorded."""
+
+
+def _range(neighbors: Tensor) -> tuple[int, int]:
+    if neighbors.is_cuda and torch.cuda.is_current_stream_capturing():
+        raise _RecordingError
+    low, high = (int(v) for v in torch.aminmax(neighbors))
+    return low, high
 
 
 def trust_range(neighbors: Tensor, num_sources: int) -> None:

@@ -65,8 +65,8 @@ for _name, _schema in _SCHEMAS.items():
 
 def call_backend(name: str, x: Tensor, *args: Any) -> Any:
     """Call the backend's function on checked arguments; bfloat16 and float16 go through float32 where it needs that."""
-    kernel = select.pick(name, x.device)
-    if x.dtype in _HALF and not select.chosen(name, x.device).half:
+    backend, kernel = select.chosen_and_picked(name, x.device)
+    if x.dtype in _HALF and not backend.half:
         wide = [a.float() if isinstance(a, Tensor) and a.is_floating_point() else a for a in args]
         result = kernel(*wide)
         if isinstance(result, Tensor):

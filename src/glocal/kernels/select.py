@@ -117,6 +117,11 @@ def pick(operation: str, device: torch.device | str) -> Callable[..., Any]:
     return _pick(operation, torch.device(device), os.environ.get("GLOCAL_BACKEND", ""))[1]
 
 
+def chosen_and_picked(operation: str, device: torch.device) -> tuple[Backend, Callable[..., Any]]:
+    """Return what `chosen` and `pick` return, for the price of one."""
+    return _pick(operation, device, os.environ.get("GLOCAL_BACKEND", ""))
+
+
 def chosen(operation: str, device: torch.device | str) -> Backend:
     """Return the backend that runs `operation` for tensors on `device`. Raises DeviceError if none may.
 

@@ -59,8 +59,8 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor | None = N
         _check_bias(x, filters, bias)
     if (lattice := graph.convolution) is not None:
         return lattice_ops.lattice_conv(x, filters, lattice, bias)
-    y: Tensor = ops.graph_conv(_batched(x), graph.neighbors, _like(graph.weights, x), filters, bias=bias)
-    return y if x.ndim == 3 else y.squeeze(0)
+    y: Tensor = ops.graph_conv(x, graph.neighbors, _like(graph.weights, x), filters, bias=bias)
+    return y
 
 
 def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
@@ -97,8 +97,8 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
         raise ArgumentError(message)
     if (lattice := graph.convolution) is not None:
         return lattice_ops.lattice_shared(x, taps, lattice)
-    y: Tensor = ops.shared_conv(_batched(x), graph.neighbors, _like(graph.weights, x), taps)
-    return y if x.ndim == 3 else y.squeeze(0)
+    y: Tensor = ops.shared_conv(x, graph.neighbors, _like(graph.weights, x), taps)
+    return y
 
 
 @torch.no_grad()
@@ -156,8 +156,8 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
             [2., 4., 0.]])
     """
     _check("extract", x, graph, x)
-    p: Tensor = ops.extract(_batched(x), graph.neighbors, _like(graph.weights, x))
-    return p if x.ndim == 3 else p.squeeze(0)
+    p: Tensor = ops.extract(x, graph.neighbors, _like(graph.weights, x))
+    return p
 
 
 def gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, vertex_weights: Tensor | None = None) -> Tensor:
@@ -311,10 +311,6 @@ def _check(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: b
     if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64) and not _autocast(x):
         message = f"{caller}: the signal is {x.dtype}, the filters are {parameters.dtype}. Convert one with .to(dtype)."
         raise ArgumentError(message)
-
-
-def _batched(x: Tensor) -> Tensor:
-    return x if x.ndim == 3 else x.unsqueeze(0)
 
 
 def _autocast(x: Tensor) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from glocal.kernels.cpu.edges import edge_dots, gather_rows, row_vectors, scatter_rows
+from glocal.kernels.cpu.edges import edge_dots, edge_gradients, gather_rows, row_vectors, scatter_rows
 from glocal.kernels.cpu.tiles import MAX_VECTORS, lanes
 
 COUNT, VERTICES, GUARD = 23, 9, 16
@@ -28,6 +28,15 @@ def scattered(q, neighbors, weights, step, c, out):
 def multiplied(x, neighbors, q, c, out):
     vectors = row_vectors(c, x.itemsize)
     edge_dots(x, vectors, x.ctypes.data, neighbors.ctypes.data, q.ctypes.data, c, out.ctypes.data, neighbors.size)
+
+
+@njit
+def differentiated(x, q, stride, neighbors, weights, step, c, patches, signal, dots, dotted, d):
+    edge_gradients(
+        x, row_vectors(c, x.itemsize), x.ctypes.data, q.ctypes.data, stride, neighbors.ctypes.data,
+        weights.ctypes.data, step, c, patches.ctypes.data, signal.ctypes.data, dots.ctypes.data, dotted,
+        neighbors.size // d, d,
+    )  # fmt: skip
 
 
 def sizes(dtype):
@@ -67,6 +76,30 @@ def test_equal_plain_loops(dtype, c, step):
     expected = (x[neighbors].astype(np.float64) * q).sum(1)
     np.testing.assert_allclose(products[:COUNT], expected, rtol=tolerance, atol=10 * tolerance)
     np.testing.assert_array_equal(products[COUNT:], guard)
+
+
+@pytest.mark.parametrize(("dtype", "c"), CASES, ids=str)
+@pytest.mark.parametrize("dotted", [0, 1])
+@pytest.mark.parametrize("step", [0, 1])
+def test_one_pass_equals_three(dtype, c, step, dotted):
+    make, vertices, d, guard = np.random.default_rng(c), 7, 3, np.full(GUARD, 7, dtype)
+    x, count, stride = make.standard_normal((VERTICES, c)).astype(dtype), vertices * d, d * c + 5
+    q = make.standard_normal((vertices, stride)).astype(dtype)
+    neighbors = make.integers(0, VERTICES, count).astype(np.int32)
+    neighbors[4:9] = 4  # one target several times in a row
+    weights = make.random(count).astype(dtype)
+    whole = q[:, : d * c].reshape(count, c).copy().ravel()
+    one, three = (
+        [np.concatenate([start, guard]) for start in (np.zeros(count * c, dtype), x.ravel(), np.full(count, 3, dtype))]
+        for _ in range(2)
+    )
+    differentiated(x.ravel(), q.ravel(), stride, neighbors, weights, step, c, *one, dotted, d)
+    gathered(x.ravel(), neighbors, weights, step, c, three[0])
+    scattered(whole, neighbors, weights, step, c, three[1])
+    if dotted:
+        multiplied(x.ravel(), neighbors, whole, c, three[2])
+    for found, expected in zip(one, three):
+        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("value", [np.inf, np.nan])

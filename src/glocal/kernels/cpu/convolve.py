@@ -1,7 +1,7 @@
 """The loops of the graph convolution: blocks of vertices, patches that never leave the cache.
 
 All arrays are flat and of one dtype. `x` is (b, s, c) with s sources, `neighbors` (n, d), `weights` (n, d) or empty for all 1,
-`g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch. `start, edges` is the reversed graph.
+`g` is the gradient of the output, (b, n, m), `k = d c` is the length of a patch.
 Each function does the blocks (or targets) `first` to `last - 1`; any cut gives the same numbers.
 
 Filters are packed as `packing` says. The functions `..._parts` do parts of the work until none is left, see `turns`.
@@ -13,13 +13,12 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.edges import edge_dots, gather_rows, row_vectors, scatter_rows
-from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, row_chunking, turned
-from glocal.kernels.cpu.tiles import MAX_OUTPUTS, ROWS, VECTOR_BYTES, dot_rows, product
+from glocal.kernels.cpu.edges import edge_dots, edge_gradients, gather_rows, row_vectors, scatter_rows
+from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, turned
+from glocal.kernels.cpu.tiles import ROWS, product
 from glocal.kernels.cpu.turns import finish, take
 
 STRIP = 40  # rows of a block whose gradient stays in the first-level cache
-SEGMENT = 64  # in-edges taken at a time
 
 
 @njit(nogil=True, cache=True)
@@ -164,11 +163,16 @@ def backward(
             for at in range(np.uint64(count * m)):
                 left[at] = g[np.uint64(row) + at]
             rows = left.ctypes.data
+        if signal.size or edge.size:
+            _pull(x, rows, packed, k, m, count, q)
+        if signal.size and filters.size and row_vectors(c, itemsize) > 0:
+            _edge_gradients(x, neighbors, weights, q, d, c, chunks_k * width_k, i0, count, batch * s, batch * n * d,
+                            low - begin // c, patches, signal, edge)  # fmt: skip
+            _filter_products(x, patches, rows, k, m, count, filters.ctypes.data + place * itemsize)
+            continue
         if filters.size:
             gather(x, neighbors, weights, d, c, i0, i0 + count, batch * s * c, patches)
             _filter_products(x, patches, rows, k, m, count, filters.ctypes.data + place * itemsize)
-        if signal.size or edge.size:
-            _pull(x, rows, packed, k, m, count, q)
         if edge.size:
             _edge_products(x, neighbors, q, d, c, chunks_k * width_k, i0, count, batch * s, batch * n * d, edge)
         if signal.size:
@@ -204,6 +208,19 @@ def _pull(x, rows, packed, k, m, count, q):
     for chunk in range(chunks):
         b, result = packed.ctypes.data + chunk * m * width * itemsize, q.ctypes.data + chunk * width * itemsize
         product(x, count, vectors, rows, m, 1, b, width, result, chunks * width, m, 0)
+
+
+@njit(nogil=True, cache=True)
+def _edge_gradients(x, neighbors, weights, q, d, c, stride, i0, count, base, place, low, patches, signal, edge):
+    """Do `gather`, `_edge_products` (if `edge` is not empty) and `scatter` in one pass over the edges."""
+    size, ones, apart, first = x.itemsize, np.ones(1, x.dtype), int(weights.size > 0), i0 * d
+    edge_gradients(
+        x, row_vectors(c, size), x.ctypes.data + base * c * size, q.ctypes.data, stride,
+        neighbors.ctypes.data + first * neighbors.itemsize,
+        weights.ctypes.data + first * size if apart else ones.ctypes.data, apart, c, patches.ctypes.data,
+        signal.ctypes.data - low * c * size, edge.ctypes.data + (place + first) * size, int(edge.size > 0), count, d,
+    )  # fmt: skip
+    ones[0] = 1  # as in `gather`
 
 
 @njit(nogil=True, cache=True)
@@ -292,53 +309,6 @@ def add_spans(parts, offsets, lows, j0, j1, c, planes, out):
             shift = offsets[part] + channel * length - low
             for j in range(first, last):
                 out[np.uint64(j * c + channel)] += parts[np.uint64(j + shift)]
-
-
-@njit(nogil=True, cache=True)
-def signal_gradient(g, weights, packed, start, edges, n, s, d, c, m, first, last, out):
-    """Add `sum_(edges (i, l) to j) w_il sum_m filters[l, :, m] g[i, m]` to out[j, :]; targets count over the batches.
-
-    `packed` are the filters (d c, m) by `pack_overlapping`, or, where m is shorter than a vector, plain as (d, m, c).
-    """
-    itemsize = g.itemsize
-    size = VECTOR_BYTES // itemsize
-    chunks, _, width = row_chunking(m, itemsize)
-    rows, taps, scales = np.empty(SEGMENT, np.int64), np.empty(SEGMENT, np.int64), np.ones(SEGMENT, g.dtype)
-    stride = c * width if m >= size else c * m
-    for target in range(first, last):
-        batch = target // s
-        j = target - batch * s
-        for begin in range(start[j], start[j + 1], SEGMENT):
-            count = min(SEGMENT, start[j + 1] - begin)
-            for t in range(count):
-                e = edges[begin + t]
-                i = e // d
-                rows[t] = (batch * n + i) * m
-                taps[t] = (e - i * d) * stride
-                if weights.size:
-                    scales[t] = weights[e]
-            if m < size:
-                _signal_gradient_narrow(g, packed, rows, taps, scales, c, m, count, target * c, out)
-                continue
-            for q in range(chunks):
-                columns = min(width, m - q * width)
-                vectors = (columns + size - 1) // size
-                x, f = g.ctypes.data + q * width * itemsize, packed.ctypes.data + q * d * c * width * itemsize
-                for channel in range(0, c, MAX_OUTPUTS):
-                    place = out.ctypes.data + (target * c + channel) * itemsize
-                    dot_rows(
-                        g, min(MAX_OUTPUTS, c - channel), vectors, x, rows.ctypes.data, scales.ctypes.data,
-                        f + channel * width * itemsize, taps.ctypes.data, width, columns - size, place, count,
-                    )  # fmt: skip
-
-
-@njit(nogil=True, cache=True)
-def _signal_gradient_narrow(g, filters, rows, taps, scales, c, m, count, place, out):
-    for t in range(count):
-        for column in range(m):
-            value, tap = scales[t] * g[rows[t] + column], taps[t] + column * c
-            for channel in range(c):
-                out[place + channel] += value * filters[tap + channel]
 
 
 @njit(nogil=True, cache=True)

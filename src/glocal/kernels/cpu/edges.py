@@ -1,4 +1,4 @@
-"""Rows of a signal along the edges of a graph, in vectors: copied, added and multiplied.
+"""Rows of a signal along the edges of a graph, in vectors: copied, added and multiplied; for gradients all at once.
 
 A row of c numbers is `vectors` vectors. The last of them ends with the row, so it overlaps the one before it where c is
 not a multiple of their width: for c = 10 and vectors of 8 they begin at 0 and 2. Nothing beyond a row is touched.
@@ -11,6 +11,7 @@ weights, which are `step` (0 or 1) apart, so that one 1 serves all edges of a gr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -60,6 +61,25 @@ class _Rows:
     def store(self, values: list[Any], row: Any) -> None:
         for value, offset in zip(values, self.offsets, strict=True):
             self.code.store(value, self.code.at(row, offset))
+
+    def dot(self) -> Callable[[list[Any], list[Any]], Any]:
+        """Return what multiplies two rows."""
+        code, builder = self.code, self.code.builder
+        lane = ir.VectorType(INDEX, code.width)
+        # Lanes of the last vector that the one before it has too do not count again.
+        doubled = builder.sub(INDEX(len(self.offsets) * code.width), self.c)
+        first = builder.insert_element(ir.Constant(lane, ir.Undefined), doubled, ir.IntType(32)(0))
+        order = ir.Constant(ir.VectorType(ir.IntType(32), code.width), [0] * code.width)
+        limits = builder.shuffle_vector(first, first, order)
+        new = builder.icmp_signed(">=", ir.Constant(lane, list(range(code.width))), limits)
+
+        def product(left: list[Any], right: list[Any]) -> Any:
+            total = builder.select(new, builder.fmul(left[-1], right[-1]), code.zero)
+            for a, b in zip(left[:-1], right[:-1], strict=True):
+                total = code.step(a, b, total)
+            return code.fold(total)
+
+        return product
 
 
 @intrinsic
@@ -128,21 +148,11 @@ def edge_dots(typing: Any, like: Any, vectors: Any, x: Any, neighbors: Any, q: A
 
         def write(across: int) -> None:
             rows = _Rows(code, c, across)
-            lane = ir.VectorType(INDEX, code.width)
-            doubled = builder.sub(
-                INDEX(across * code.width), c
-            )  # lanes of the last vector that the one before it has too
-            first = builder.insert_element(ir.Constant(lane, ir.Undefined), doubled, ir.IntType(32)(0))
-            order = ir.Constant(ir.VectorType(ir.IntType(32), code.width), [0] * code.width)
-            limits = builder.shuffle_vector(first, first, order)
-            new = builder.icmp_signed(">=", ir.Constant(lane, list(range(code.width))), limits)
+            dot = rows.dot()
 
             def body(t: Any, _: list[Any]) -> list[Any]:
-                left, right = rows.load(rows.target(neighbors, t, x)), rows.load(rows.own(q, t))
-                total = builder.select(new, builder.fmul(left[-1], right[-1]), code.zero)
-                for a, b in zip(left[:-1], right[:-1], strict=True):
-                    total = code.step(a, b, total)
-                code.store(code.fold(total), code.at(out, t))
+                total = dot(rows.load(rows.target(neighbors, t, x)), rows.load(rows.own(q, t)))
+                code.store(total, code.at(out, t))
                 return []
 
             code.loop(count, [], body)
@@ -151,3 +161,46 @@ def edge_dots(typing: Any, like: Any, vectors: Any, x: Any, neighbors: Any, q: A
         return context.get_dummy_value()
 
     return types.void(like, *[types.int64] * 7), generate
+
+
+@intrinsic
+def edge_gradients(typing: Any, like: Any, vectors: Any, x: Any, q: Any, stride: Any, neighbors: Any, weights: Any, step: Any,
+                   c: Any, patches: Any, signal: Any, dots: Any, dotted: Any, count: Any, d: Any) -> Any:  # fmt: skip
+    """Do `gather_rows` of x into `patches`, `scatter_rows` of q to `signal`, and, where `dotted` is 1, `edge_dots` to `dots`.
+
+    One pass over the `d` edges of each of `count` vertices reads rows, targets and weights once. The rows of q that
+    belong to a vertex begin `stride` numbers after those of the one before.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        code = Code(context, builder, like.dtype)
+        _, vectors, x, q, stride, neighbors, weights, step, c, patches, signal, dots, dotted, count, d = args
+
+        def write(across: int, *, dotting: bool) -> None:
+            rows = _Rows(code, c, across)
+            dot = rows.dot()
+
+            def vertex(i: Any, _: list[Any]) -> list[Any]:
+                first, own = builder.mul(i, d), code.at(q, builder.mul(i, stride))
+
+                def edge(tap: Any, _: list[Any]) -> list[Any]:
+                    t = builder.add(first, tap)
+                    scale, row = rows.scale(weights, step, t), rows.target(neighbors, t, signal)
+                    left, right = rows.load(rows.target(neighbors, t, x)), rows.load(rows.own(own, tap))
+                    if dotting:
+                        code.store(dot(left, right), code.at(dots, t))
+                    before = rows.load(row)
+                    rows.store([builder.fmul(scale, value) for value in left], rows.own(patches, t))
+                    rows.store([code.step(scale, value, b) for value, b in zip(right, before, strict=True)], row)
+                    return []
+
+                code.loop(d, [], edge)
+                return []
+
+            code.loop(count, [], vertex)
+
+        cases = builder.add(vectors, builder.mul(dotted, INDEX(MAX_VECTORS)))
+        code.choose(cases, 2 * MAX_VECTORS, lambda v: write((v - 1) % MAX_VECTORS + 1, dotting=v > MAX_VECTORS))
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 14), generate

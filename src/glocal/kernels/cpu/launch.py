@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import ArgumentError
-from glocal.kernels.cpu import convolve, differences, packing, rows
+from glocal.kernels.cpu import convolve, differences, in_edges, packing, rows
 from glocal.kernels.cpu import vectors as loops
 from glocal.kernels.cpu.parts import (
     COPIES,
@@ -197,14 +197,14 @@ def signal_gradient(x: Tensor, neighbors: Tensor, weights: Tensor | None, filter
     """Compute the gradient of x by gathering over the reversed graph."""
     (b, s, c), n, (d, _, m) = x.shape, neighbors.shape[0], filters.shape
     reverse = reversed_graph(neighbors, s)
-    narrow = m < convolve.VECTOR_BYTES // x.element_size()
+    narrow = m < in_edges.VECTOR_BYTES // x.element_size()
     packed = flat(filters.transpose(1, 2)) if narrow else packing.pack_overlapping(flat(filters), d * c, m)
     start, edges, w, right = flat(reverse[0]), flat(reverse[1]), flat_or_none(weights, x), flat(g)
     gx = torch.zeros_like(x, memory_format=torch.contiguous_format)
     out, cuts = gx.view(-1).numpy(), cut(b * s)
 
     def work(part: int) -> None:
-        convolve.signal_gradient(right, w, packed, start, edges, n, s, d, c, m, cuts[part], cuts[part + 1], out)
+        in_edges.signal_gradient(right, w, packed, start, edges, n, s, d, c, m, cuts[part], cuts[part + 1], out)
 
     share(len(cuts) - 1, work)
     return gx

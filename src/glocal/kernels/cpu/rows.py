@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.convolve import SEGMENT
+from glocal.kernels.cpu.in_edges import SEGMENT
 from glocal.kernels.cpu.packing import fill, row_chunking
 from glocal.kernels.cpu.tiles import VECTOR_BYTES, sum_rows
 

@@ -16,12 +16,13 @@ from numba import types
 from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.threads import count, workers
+from glocal.kernels.cpu.helpers import hand_over
+from glocal.kernels.cpu.threads import count
 from glocal.kernels.known import ChangedError
 
 _INDEX = ir.IntType(64)
 _APART = 8  # int64 between the counters: each has a cache line of its own
-_PATIENCE = 20_000  # looks at the counter before the caller sleeps: about 20 microseconds
+_PATIENCE = 300_000  # looks at the counter before the caller sleeps: about 100 microseconds; to be woken takes as long
 
 
 def _counter(context: Any, builder: Any, signature: Any, args: Any, place: int) -> Any:
@@ -85,12 +86,11 @@ def share_turns(parts: int, loop: Any, *args: Any) -> None:
     ChangedError if a part was not done.
     """
     turns = np.zeros(3 * _APART, np.int64)
-    helpers = min(count(), parts) - 1
-    futures = [workers().submit(loop, turns, *args) for _ in range(helpers)]
+    tasks = [hand_over(loop, turns, *args) for _ in range(min(count(), parts) - 1)]
     loop(turns, *args)
-    done = helpers < 1 or _all_done(turns, parts, _PATIENCE)
-    for future in futures:  # a helper that has not begun yet is not needed any more
-        if not future.cancel() and not done:
-            future.result()
+    if tasks and not _all_done(turns, parts, _PATIENCE):
+        for task in tasks:
+            if task is not None:
+                task.wait()
     if turns[2 * _APART]:
         raise ChangedError
