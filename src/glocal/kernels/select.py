@@ -35,6 +35,7 @@ ON_WINDOWS = ("similarities", "ranked_conv")
 ON_LATTICES = ("lattice_conv", "lattice_conv_backward", "lattice_shared", "lattice_shared_backward")
 ON_CANDIDATES = ("squared_differences",)
 ON_NEIGHBORS = ("patch_neighbors", "knn", "match_patches", "match_rows", "window_neighbors")
+_TRITON = 3, 5  # the oldest whose matrix products take float64
 OPERATIONS = (*ON_NEIGHBORS, *ON_SIGNALS, *ON_LATTICES, *ON_VECTORS, *ON_WINDOWS, *ON_CANDIDATES)
 
 
@@ -51,6 +52,9 @@ def _cuda_refuses(device: torch.device) -> str | None:
         return f"the tensors are on {device}"
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
+    version = str(importlib.import_module("triton").__version__)
+    if tuple(int(part) for part in version.split(".")[:2]) < _TRITON:
+        return f"triton {version} multiplies no float64; {_TRITON[0]}.{_TRITON[1]} does, which comes with torch 2.9"
     return None
 
 
