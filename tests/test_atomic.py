@@ -95,7 +95,7 @@ def test_names_that_no_file_can_have_are_refused_before_the_work(tmp_path, check
     )
     with pytest.raises(OutputError) as caught:
         check("a\0b", overwrite=False)
-    assert str(caught.value).endswith("embedded null byte. Choose another name.")
+    assert str(caught.value).endswith("its name has a zero byte. Choose another name.")
 
 
 def test_a_file_system_with_shorter_names(tmp_path, monkeypatch):

@@ -151,8 +151,8 @@ def check_free(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
             raise _exists(path)
     except OSError as error:
         raise output_error(path, error) from error
-    except ValueError as error:  # a zero byte in the name
-        raise OutputError(f"write file ({str(path)!r}): {error}. Choose another name.") from error
+    except ValueError as error:
+        raise OutputError(f"write file ({str(path)!r}): its name has a zero byte. Choose another name.") from error
     return final
 
 

@@ -308,10 +308,20 @@ def takes_options(
             return function(**found, options=options.given(values, base))
 
         call.__signature__ = signature  # type: ignore[attr-defined]
-        call.__doc__ = (function.__doc__ or "").replace("    {options}\n", describe(options))
+        call.__doc__ = _filled(function.__doc__ or "", describe(options))
         return call
 
     return decorate
+
+
+def _filled(text: str, fields: str) -> str:
+    """Put the list of fields into a docstring, which Python 3.13 and newer keep without its indentation.
+
+    >>> _filled("    {options}\\n", "    a : int\\n"), _filled("{options}\\n", "    a : int\\n")
+    ('    a : int\\n', 'a : int\\n')
+    """
+    line = "    {options}\n"
+    return text.replace(line, fields) if line in text else text.replace("{options}\n", textwrap.dedent(fields))
 
 
 def describe(options: type[Options]) -> str:

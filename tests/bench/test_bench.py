@@ -141,7 +141,7 @@ def test_the_tables_in_the_documentation_are_those_of_the_results(table):
 def test_the_document_names_the_machine():
     kept = json.loads(json.dumps(timing.document("demo", [])))
     assert kept["machine"]["cores"] >= 1
-    assert kept["machine"]["versions"]["torch"] == torch.__version__
+    assert kept["machine"]["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
 
 
 def test_cuda_measures_layers_searches_and_whole_runs(once, monkeypatch):

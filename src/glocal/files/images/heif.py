@@ -51,7 +51,7 @@ def encode(picture: Picture, name: str, *, quality: int) -> bytes:
     array = np.ascontiguousarray(with_alpha(picture.pixels, picture.alpha))
     array = array if bits == 8 else _scaled(array, 16, bits)
     if name == "AVIF":
-        chroma = "444" if quality >= _FULL_COLOR else "420"
+        chroma = "yuv444" if quality >= _FULL_COLOR else "yuv420"
         array = array[:, :, 0] if array.shape[2] == 1 else array
         # One thread, since the number of threads shows in the result, and a result must come again on any machine.
         plain = codec(name).avif_encode(
