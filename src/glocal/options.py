@@ -315,10 +315,10 @@ def takes_options(
 
 
 def _filled(text: str, fields: str) -> str:
-    """Put the list of fields into a docstring, which Python 3.13 and newer keep without its indentation.
+    r"""Put the list of fields into a docstring, which Python 3.13 and newer keep without its indentation.
 
-    >>> _filled("    {options}\\n", "    a : int\\n"), _filled("{options}\\n", "    a : int\\n")
-    ('    a : int\\n', 'a : int\\n')
+    >>> _filled("    {options}\n", "    a : int\n"), _filled("{options}\n", "    a : int\n")
+    ('    a : int\n', 'a : int\n')
     """
     line = "    {options}\n"
     return text.replace(line, fields) if line in text else text.replace("{options}\n", textwrap.dedent(fields))
