@@ -11,27 +11,29 @@ STYLE_WEIGHT = 10.0  # of the relative Gram distances compared with the relative
 ITERATIONS = 300
 
 
-def gatys(photo: Tensor, painting: Tensor, vgg: Layers, sizes: tuple[int, ...]) -> Tensor:
-    """Stylise sRGB images (h, w, 3) in [0, 1] with these longer sides in turn, the last in full: (h, w, 3).
+def gatys(photo: Tensor, painting: Tensor, vgg: Layers, sizes: tuple[int, ...], iterations: int = ITERATIONS) -> Tensor:
+    """Stylise sRGB images (h, w, 3) in [0, 1] at these longer sides in turn: (h, w, 3) at the last.
 
-    Minimises `10 mean |G - G'|^2 / |G'|^2 + |F - F'|^2 / |F'|^2` from the photo by L-BFGS, with the Gram matrices of the
-    last convolution of each block and the content of conv4_2.
+    Each size minimises `10 mean |G - G'|^2 / |G'|^2 + |F - F'|^2 / |F'|^2` by `iterations` steps of L-BFGS, with the Gram
+    matrices of the last convolution of each block and the content of conv4_2. Photo and painting are scaled to the size
+    for that, but never enlarged. The first size starts from the photo. Each further size starts from the enlarged result
+    of the one before.
     """
     picture = photo
     for size in sizes:
         content, style = (_scaled(image, size) for image in (photo, painting))
         start = F.interpolate(picture.permute(2, 0, 1)[None], content.shape[2:], mode="bilinear", antialias=True)
-        picture = _minimised(start, content, style, vgg)[0].permute(1, 2, 0)
+        picture = _minimised(start, content, style, vgg, iterations)[0].permute(1, 2, 0)
     return picture.clamp(0, 1)
 
 
-def _minimised(start: Tensor, content: Tensor, style: Tensor, vgg: Layers) -> Tensor:
+def _minimised(start: Tensor, content: Tensor, style: Tensor, vgg: Layers, iterations: int) -> Tensor:
     with torch.no_grad():
         goal = vgg_features(content, vgg)[VGG_CONTENT]
         grams = [_gram(maps) for k, maps in enumerate(vgg_features(style, vgg)) if k in VGG_STYLE]
     x = start.clone().requires_grad_(True)
     solver = torch.optim.LBFGS(
-        [x], max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe", tolerance_change=0
+        [x], max_iter=iterations, history_size=10, line_search_fn="strong_wolfe", tolerance_change=0
     )
 
     def closure() -> Tensor:

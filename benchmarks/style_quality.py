@@ -150,7 +150,9 @@ def run(
     began = time.perf_counter()
     if variant.peer:
         images = [torch.from_numpy(p).to(arguments.device).float() / 255 for p in (photo, painting)]
-        rgb = gatys(images[0], images[1], judges[0], variant.peer).cpu().numpy()
+        sizes = tuple(round(size * arguments.size / 512) for size in variant.peer)
+        few = {} if arguments.iterations is None else {"iterations": arguments.iterations}
+        rgb = gatys(images[0], images[1], judges[0], sizes, **few).cpu().numpy()
     else:
         changes = {"size": arguments.size, "seed": seed, **variant.changes}
         if arguments.iterations is not None and variant.preset != "patches":

@@ -31,7 +31,7 @@ Hook = Callable[[Any, int, WeightedSum, Tensor], None]
 class Variant:
     """A row of the table: its description, the options of `BASE` that it changes, and its other changes.
 
-    peer : the longer sides of the levels of `style_gatys.py`, which is run instead.
+    peer : the longer sides of the levels of `style_gatys.py`, which is run instead; for results of 512 pixels.
     preset : a preset to start from instead of `BASE`.
     features : computes from Lab the image (h, w, c) whose patches the graph compares; None for Lab itself.
     coords : weight of the coordinates in the graph's features.
@@ -331,5 +331,5 @@ VARIANTS: dict[str, Variant] = {
     "bold 0.25": Variant("`bold`, structure 0.25", {"structure": 0.25}, "bold"),
     "paper 512": Variant("`paper` at 512 pixels", preset="paper"),
     "gatys": Variant("Gatys et al., VGG-16", peer=(512,)),
-    "gatys 3": Variant("the same at 128, 256 and 512 pixels", peer=(128, 256, 512)),
+    "gatys 3": Variant("Gatys et al. in three scales, 128, 256 and 512 pixels", peer=(128, 256, 512)),
 }

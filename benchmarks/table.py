@@ -184,6 +184,21 @@ def studio(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def presets(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per preset, one column per size: the time and, on a GPU, the memory that it takes there."""
+    sizes = sorted({row["size"] for row in rows})
+    heads = [f"{size} pixels" for size in sizes]
+    lines = [f"| preset | {' | '.join(heads)} |", "|---" * (len(sizes) + 1) + "|"]
+    for preset in dict.fromkeys(row["preset"] for row in rows):
+        mine = {row["size"]: row for row in rows if row["preset"] == preset}
+        cells = []
+        for row in (mine[size] for size in sizes):
+            memory = "" if row["gpu_mib"] is None else f", {row['gpu_mib']:.0f} MiB"
+            cells.append(amount(row["seconds"], "s") + memory)
+        lines.append(f"| `{preset}` | {' | '.join(cells)} |")
+    return lines
+
+
 def commands(rows: list[dict[str, Any]]) -> list[str]:
     """One row per command: its time, processor time and memory, and what the first run spends on compiling kernels."""
     lines = ["| command | seconds | processor seconds | peak memory | first run, seconds more |", "|---" * 5 + "|"]
@@ -211,6 +226,7 @@ TIMED = {  # these state the machine below the table
     "cluster": cluster,
     "commands": commands,
     "denoise": denoising,
+    "presets": presets,
     "speech": speech,
     "speech_length": speech_length,
     "studio": studio,

@@ -7,10 +7,12 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from glocal.bench import conv, cuda, cuda_kernels, graph, grid, memory, style, timing
+from glocal.apps.style.options import PRESETS
+from glocal.bench import conv, cuda, cuda_kernels, graph, grid, memory, presets, style, timing
 from glocal.bench.options import BenchOptions
 from glocal.graphs.knn import knn_graph
 
@@ -144,15 +146,14 @@ def test_the_document_names_the_machine():
     assert kept["machine"]["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
 
 
-def test_cuda_measures_layers_searches_and_whole_runs(once, monkeypatch):
+def test_cuda_measures_layers_searches_and_whole_runs(once):
     """On the CPU, since the GPU's work is what a GPU is needed for; the measuring is the same."""
-    monkeypatch.setattr(cuda, "PRESETS", {name: cuda.PRESETS[name] for name in ("paper", "bold")})  # the fastest
     make = torch.Generator().manual_seed(0)
     pairs = [tuple(100 * torch.rand(32, 32, 3, generator=make) for _ in range(2))]
     rows = cuda.run(pairs, QUICK, device="cpu")
     works = [row.work.split(",")[0] for row in rows]
-    assert works[-3:] == ["exact style graph 32x32", "style transfer 32x32", "style transfer 32x32"]
-    assert [row.peer for row in rows[-2:]] == ["plain PyTorch", "preset paper"]
+    assert works[-2:] == ["exact style graph 32x32", "style transfer 32x32"]
+    assert rows[-1].peer == "plain PyTorch"
     for start in (
         "GraphConv 3->50",
         "GraphConv on a grid 32x32",
@@ -207,6 +208,27 @@ def test_keops_is_a_peer_of_the_nearest_vectors_where_it_is_installed(tmp_path, 
     assert line.ratio == pytest.approx(line.theirs / line.ours)
     ((x, k, neighbors),) = found
     assert torch.equal(knn_graph(x, k=k).neighbors.long(), neighbors)
+
+
+def test_presets_measures_every_preset_at_every_size(table, tmp_path):
+    rng = np.random.default_rng(0)
+    photo, painting = (rng.integers(0, 255, (24, 32, 3), dtype=np.uint8) for _ in range(2))
+    rows = presets.run(photo, painting, QUICK)
+    assert [(row.preset, row.size) for row in rows] == [(name, size) for size in (16, 32) for name in PRESETS]
+    assert all(row.seconds > 0 and row.gpu_mib is None for row in rows)
+    assert len(presets.text(rows).splitlines()) == len(rows)
+    timing.write_json(tmp_path / "presets.json", timing.document("presets", rows))
+    lines = table.filled("<!-- bench:presets -->\n<!-- /bench -->", tmp_path).splitlines()
+    assert lines[1] == "| preset | 16 pixels | 32 pixels |"
+    assert [line.split("`")[1] for line in lines if "`" in line] == list(PRESETS)
+
+
+def test_presets_measures_no_size_above_that_of_the_photo(monkeypatch):
+    monkeypatch.setattr(presets, "SIZES", (8, 16, 32))
+    monkeypatch.setattr(presets, "PRESETS", {"patches": PRESETS["patches"]})
+    rng = np.random.default_rng(0)
+    photo, painting = (rng.integers(0, 255, (12, 16, 3), dtype=np.uint8) for _ in range(2))
+    assert [row.size for row in presets.run(photo, painting, BenchOptions(repeats=1))] == [8, 16]
 
 
 def test_style_measures_the_whole_run_and_its_phases():

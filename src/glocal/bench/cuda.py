@@ -10,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from glocal.apps.style.options import PRESETS, style_options
-from glocal.apps.style.patches import paint
+from glocal.apps.style.options import style_options
 from glocal.apps.style.solve import Task, solve
 from glocal.bench import cuda_kernels
 from glocal.bench.options import BenchOptions
@@ -57,23 +56,6 @@ def style_rows(pairs: list[tuple[Tensor, Tensor]], options: BenchOptions, device
         work = f"style transfer {side}x{side}, paper, {iterations} iterations a level"
         note = f"aim on an H200: {_STYLE_AIMS[side]}" if side in _STYLE_AIMS else ""
         lines.append(Row(work, PLAIN, "s", seconds, theirs, theirs / seconds, None, note=note))
-        lines += preset_rows(images, seconds, quick=options.quick)
-    return lines
-
-
-def preset_rows(images: tuple[Tensor, Tensor], paper: float, *, quick: bool) -> list[Row]:
-    """Measure whole runs of the other presets, each the second of two. The peer is the preset "paper" with its seconds."""
-    lines, side = [], images[0].shape[0]
-    for preset in PRESETS:
-        if preset == "paper":
-            continue
-        changes = {"size": side} | ({"iterations": 1} if quick and PRESETS[preset].method == "networks" else {})
-        method = paint if PRESETS[preset].method == "patches" else solve
-        work = partial(method, Task(images[0], (images[1],)), style_options(preset, changes))
-        seconds = [_seconds(work) for _ in range(1 if quick else 2)][-1]
-        lines.append(
-            Row(f"style transfer {side}x{side}, {preset}", "preset paper", "s", seconds, paper, paper / seconds, None)
-        )
     return lines
 
 

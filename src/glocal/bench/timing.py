@@ -134,8 +134,8 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def document(name: str, lines: Sequence[Row]) -> dict[str, Any]:
-    """Make what is kept of a benchmark, ready for JSON."""
+def document(name: str, lines: Sequence[Any]) -> dict[str, Any]:
+    """Make what is kept of a benchmark, ready for JSON. The lines are dataclasses, such as `Row`."""
     return {"benchmark": name, "machine": metadata(), "rows": [asdict(line) for line in lines]}
 
 

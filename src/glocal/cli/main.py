@@ -28,6 +28,7 @@ BENCHMARKS: Table = {
         "The graph convolution compared with torch indexing and PyTorch Geometric.",
     ),
     "style": ("glocal.cli.commands.bench:style", "The whole style transfer compared with plain PyTorch."),
+    "presets": ("glocal.cli.commands.bench:presets", "Every preset of the style transfer: time and memory."),
     "cuda": ("glocal.cli.commands.bench:cuda", "Style transfer on a GPU compared with plain PyTorch."),
 }
 

@@ -116,18 +116,41 @@ def test_judges_are_computed_layer_by_layer(quality):
     assert own["alex_style"] == own["alex_content"] == 0
 
 
-def test_gatys_moves_the_photo_to_the_painting(quality, monkeypatch):
-    import style_gatys
+@pytest.fixture(scope="module")
+def layers():
+    """A network of the judge's shape with two or three maps in each layer."""
+    counts = [3, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2]
+    return [(noise(b, a, 3, 3, seed=k) - 0.45, noise(b, seed=k)) for k, (a, b) in enumerate(itertools.pairwise(counts))]
+
+
+def test_gatys_moves_the_photo_to_the_painting(quality, layers):
+    from style_gatys import gatys
     from style_measures import style_distance, vgg_features
 
-    monkeypatch.setattr(style_gatys, "ITERATIONS", 8)
-    counts = [3, 2, 2, 3, 3, 2, 2, 2, 2, 2, 2, 2, 2, 2]
-    layers = [
-        (noise(b, a, 3, 3, seed=k) - 0.45, noise(b, seed=k)) for k, (a, b) in enumerate(itertools.pairwise(counts))
-    ]
     photo, painting = noise(40, 48, 3), noise(40, 40, 3, seed=1) ** 3
-    new = style_gatys.gatys(photo, painting, layers, (24, 48))
+    new = gatys(photo, painting, layers, (24, 48), 8)
     assert new.shape == photo.shape
     seen = [vgg_features(image.permute(2, 0, 1)[None], layers) for image in (new, photo, painting)]
     after, before = (style_distance([maps[1]], [seen[2][1]], centred=False) for maps in seen[:2])
     assert after < 0.8 * before
+
+
+def test_each_scale_of_gatys_starts_from_the_result_of_the_one_before(quality, layers, monkeypatch):
+    import style_gatys
+
+    seen = []
+
+    def marked(start, content, style, *rest):
+        seen.append((start, content.shape[2:], style.shape[2:]))
+        return torch.full_like(start, len(seen) / 10)
+
+    monkeypatch.setattr(style_gatys, "_minimised", marked)
+    photo, painting = noise(32, 48, 3), noise(40, 20, 3, seed=1)
+    new = style_gatys.gatys(photo, painting, layers, (12, 24, 48))
+    assert [(tuple(content), tuple(style)) for _, content, style in seen] == [
+        ((8, 12), (12, 6)), ((16, 24), (24, 12)), ((32, 48), (40, 20)),
+    ]  # fmt: skip
+    assert seen[0][0].mean() == pytest.approx(float(photo.mean()), abs=0.02)  # the photo, shrunk
+    assert [round(float(start.unique()), 4) for start, _, _ in seen[1:]] == [0.1, 0.2]
+    assert new.shape == photo.shape
+    assert new.unique().tolist() == pytest.approx([0.3])

@@ -1,14 +1,14 @@
-"""`glocal bench graph`, `conv`, `style` and `cuda`: speed and memory compared with peers, in one run."""
+"""`glocal bench graph`, `conv`, `style`, `presets` and `cuda`: speed and memory compared with peers, in one run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from glocal.bench.options import BenchOptions
 from glocal.cli.shell.console import Console, RunOptions
-from glocal.options import option
+from glocal.options import device_option, option
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,6 +22,13 @@ class BenchOutput:
 
     output: Path | None = option(None, "Write rows and machine as JSON.", short="-o")
     image: Path | None = option(None, "The photo to measure on; a shipped one if not given.")
+
+
+@dataclass(frozen=True)
+class BenchDevice:
+    """What the work runs on."""
+
+    device: str = device_option("What to measure on.")
 
 
 def graph(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
@@ -65,6 +72,20 @@ def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
     _finish("style", bench.run(_lab(output, side), painting, options), output, run)
 
 
+def presets(options: BenchOptions, output: BenchOutput, device: BenchDevice, run: RunOptions) -> None:
+    """Whole runs of every preset of style transfer: time, and memory on a GPU."""
+    from glocal import samples
+    from glocal.bench import presets as bench
+    from glocal.bench import timing
+    from glocal.files.images.picture import to_depth
+    from glocal.files.images.read import read_image
+
+    paths = (output.image or samples.path("bridge.jpg"), samples.path("van_gogh_auvers.jpg"))
+    photo, painting = (to_depth(read_image(path).pixels, "8") for path in paths)
+    lines = bench.run(photo, painting, options, device.device)
+    _keep(timing.document("presets", lines), bench.text(lines), output, run)
+
+
 def cuda(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
     """Layers, searches and style transfer on a GPU, compared with plain PyTorch on the same GPU."""
     import torch
@@ -93,7 +114,12 @@ def _lab(output: BenchOutput, size: int) -> Tensor:
 def _finish(name: str, lines: list[Row], output: BenchOutput, run: RunOptions) -> None:
     from glocal.bench import timing
 
-    kept = timing.document(name, lines)
+    _keep(timing.document(name, lines), timing.text(lines), output, run)
+
+
+def _keep(kept: dict[str, Any], text: str, output: BenchOutput, run: RunOptions) -> None:
+    from glocal.bench import timing
+
     if output.output is not None:
         timing.write_json(output.output, kept)
-    Console(run).result(kept, timing.text(lines))
+    Console(run).result(kept, text)
