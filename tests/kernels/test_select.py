@@ -35,6 +35,24 @@ def test_explain_names_what_keeps_each_earlier_backend_from_running(monkeypatch)
     assert "cpu: GLOCAL_BACKEND is 'reference'" in why
 
 
+def test_a_triton_without_float64_is_refused(monkeypatch):
+    triton = pytest.importorskip("triton")
+    gpu = torch.device("cuda")
+    for version, why in (
+        ("3.4.0", "multiplies no float64; 3.5 does"),
+        ("3.5.0", None),
+        ("3.10.0+git", None),
+        ("4.0", None),
+    ):
+        monkeypatch.setattr(triton, "__version__", version)
+        select.forget()
+        backend = select.chosen("graph_conv", gpu)
+        assert backend.name == ("cuda" if why is None else "reference")
+        refusal = next(b for b in select.BACKENDS if b.name == "cuda").refuses(gpu)
+        assert refusal is None if why is None else f"triton {version} {why}" in refusal
+    select.forget()
+
+
 def test_without_numba_everything_still_runs(monkeypatch):
     monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
     select.forget()
