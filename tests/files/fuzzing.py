@@ -280,7 +280,9 @@ def readers(folder: Path) -> list[tuple[str, bytes, Callable[[Path], object]]]:
 
 
 def main(first: int, count: int, folder: Path, *, even: bool = False) -> int:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # torch with CUDA reserves more
+    limit = max(MEMORY, used + (1 << 30))
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     cases = readers(folder)
     for name, data, read in cases:  # what is mutated must be readable before

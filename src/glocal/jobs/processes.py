@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import resource_tracker
 from typing import Any
 
 from glocal.errors import MemoryLimitError
 from glocal.jobs.batch import Outcome, Work, failure, perform
+from glocal.jobs.failures import STOPPED
 from glocal.jobs.job import Cost
 from glocal.jobs.paths import Task
 from glocal.progress import Callback, Progress
@@ -65,7 +67,8 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs:
         while running or (left and not suspects):
             while left and len(running) < jobs and not suspects:
                 try:
-                    running[pool.submit(_perform, left[0], work, estimate)] = left[0]
+                    with _interrupts_wait():  # it may start a process
+                        running[pool.submit(_perform, left[0], work, estimate)] = left[0]
                 except BrokenProcessPool:
                     if running:
                         break  # the futures in flight are about to say so
@@ -95,6 +98,25 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs:
             yield from _pool([task], work, estimate, 1)
     if left:
         yield from _pool(left, work, estimate, jobs)
+
+
+@contextlib.contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Hold Ctrl-C back, here and in a process that is started meanwhile, until its `_start` looks."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    came: list[int] = []
+    resource_tracker.ensure_running()  # later it would change the mask
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))  # another thread may receive it
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # the process inherits this
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _killed(task: Task) -> Outcome:
@@ -133,6 +155,10 @@ def _start(threads: int) -> None:
     """Prepare a new process. Threads are set before torch and numba are imported, since they read them only once."""
     end_with_parent()
     signal.signal(signal.SIGINT, _ignore)  # the parent ends a process that waits for work
+    if hasattr(signal, "pthread_sigmask"):
+        if signal.SIGINT in signal.sigpending():  # it came while Python started
+            os._exit(STOPPED)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     set_threads(threads)
 
 

@@ -317,9 +317,9 @@ def slow_work(task: Task, tell) -> dict:
     return work(task, tell, overwrite=False)
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_real_interrupt(tree, jobs):
-    """Ctrl-C reaches every process of the terminal's group, as here: the batch ends with 130 and leaves whole files."""
+@contextlib.contextmanager
+def a_batch(tree, jobs):
+    """Start a batch of two files as at a terminal; the second one takes a minute."""
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from glocal.cli import main\n"
@@ -327,36 +327,55 @@ def test_a_real_interrupt(tree, jobs):
         "if __name__ == '__main__': main.main(sys.argv[1:])\n"
     )
     (tree / "run.py").write_text(code)
-    command = [
-        sys.executable,
-        str(tree / "run.py"),
-        "copy",
-        str(tree / "in"),
-        "-o",
-        str(tree / "out"),
-        "--jobs",
-        str(jobs),
-    ]
+    command = [sys.executable, tree / "run.py", "copy", tree / "in", "-o", tree / "out", "--jobs", str(jobs)]
     # A job of a shell that runs in the background inherits an ignored SIGINT; a person at a terminal does not.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     finally:
         signal.signal(signal.SIGINT, before)
-    while not ((tree / "out" / "started").exists() and (tree / "out" / "a.png").exists()):
-        assert process.poll() is None
-        time.sleep(0.05)
-    time.sleep(0.2)
-    os.killpg(process.pid, signal.SIGINT)
     try:
-        _, shown = process.communicate(timeout=30)
+        yield process
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_real_interrupt(tree, jobs):
+    """Ctrl-C reaches every process of the terminal's group, as here: the batch ends with 130 and leaves whole files."""
+    with a_batch(tree, jobs) as process:
+        while not ((tree / "out" / "started").exists() and (tree / "out" / "a.png").exists()):
+            assert process.poll() is None
+            time.sleep(0.05)
+        time.sleep(0.2)
+        os.killpg(process.pid, signal.SIGINT)
+        _, shown = process.communicate(timeout=30)
     assert process.returncode == 130
     assert shown.splitlines()[-1] == "stopped: 1 of 2 done; go on with --skip-existing"
     assert "Traceback" not in shown
     assert files(tree / "out") == {"a.png", "started"}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds processes in /proc, as on Linux")
+def test_an_interrupt_while_processes_start(tree):
+    with a_batch(tree, 2) as process:
+        while b"spawn_main" not in started_by(process.pid):
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        _, shown = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert shown.splitlines()[-1].startswith("stopped: 0 of 2 done")
+    assert "Traceback" not in shown
+
+
+def started_by(pid):
+    """Return the command lines of the processes that a process has started."""
+    lines = []
+    for number in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        with contextlib.suppress(OSError):
+            lines.append(Path(f"/proc/{number}/cmdline").read_bytes())
+    return b" ".join(lines)
 
 
 def test_a_second_signal_while_the_first_is_handled():

@@ -295,8 +295,8 @@ def test_lossy_files_that_nobody_touched_keep_their_pixels(tmp_path, suffix, cha
     assert (back.icc, back.exif, back.xmp) == (read.icc, None, None)
     assert b"Maker" not in second.read_bytes()
     write_image(second, read, quality=40, overwrite=True)
-    gray_avif = suffix == "avif" and channels == 1  # always without loss
-    assert (read_image(second).pixels != read.pixels).any() != gray_avif
+    if suffix != "avif" or channels > 1:  # older imagecodecs write gray AVIF without loss
+        assert (read_image(second).pixels != read.pixels).any()
     touched = to_srgb(read)
     touched[0, 0] = 1 - touched[0, 0]
     write_image(second, from_srgb(read, touched), overwrite=True)

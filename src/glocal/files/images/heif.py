@@ -46,7 +46,7 @@ def read_pixels(data: bytes, name: str, empty: Empty = np.empty) -> tuple[Array,
 
 
 def encode(picture: Picture, name: str, *, quality: int) -> bytes:
-    """Encode a file of format `name` with the picture's metadata; quality 100 and gray AVIF are lossless."""
+    """Encode a file of format `name` with the picture's metadata; quality 100 is lossless."""
     bits = 8 if picture.depth == "8" else picture.bits or FORMATS[name].most_bits
     array = np.ascontiguousarray(with_alpha(picture.pixels, picture.alpha))
     array = array if bits == 8 else _scaled(array, 16, bits)
