@@ -280,7 +280,8 @@ def readers(folder: Path) -> list[tuple[str, bytes, Callable[[Path], object]]]:
 
 
 def main(first: int, count: int, folder: Path, *, even: bool = False) -> int:
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()  # torch with CUDA reserves more
+    pages = int(Path("/proc/self/statm").read_text().split()[0])  # many with the libraries of CUDA
+    used = pages * resource.getpagesize()
     limit = max(MEMORY, used + (1 << 30))
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
