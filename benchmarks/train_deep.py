@@ -35,6 +35,9 @@ def options_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=330, help="for the steps, not for reading and validating")
     parser.add_argument("--fall", type=float, default=0.35, help="share of all steps in which the step size falls")
     parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument(
+        "--power", type=float, default=0.55, help="the loss is RMSE / sigma^power; more for low noise if larger"
+    )
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--side", type=int, default=128, help="of a crop")
     parser.add_argument("--resume", type=Path)
@@ -58,7 +61,7 @@ def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
     torch.backends.cudnn.benchmark = True
     device = "cuda" if cuda else "cpu"
     channels = 3 if options.shape == "photo" else options.channels
-    plan = Plan(steps=10**9, decay=1, rate=options.rate, batch=options.batch, side=options.side)
+    plan = Plan(steps=10**9, decay=1, rate=options.rate, batch=options.batch, side=options.side, power=options.power)
     stuff = material(
         photos,
         model=options.shape,

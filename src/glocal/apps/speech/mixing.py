@@ -81,7 +81,7 @@ class Mixer:
         noise = self.noises(rows, g)
         level = self._uniform(rows, -5, 20, g)
         level = torch.where(self._chance(rows, 0.08, g), level + 25, level)
-        level = torch.where(self._chance(rows, 0.06, g), level + 60, level)  # clean speech, which must not change
+        level = torch.where(self._chance(rows, 0.08, g), level + 60, level)  # clean speech, which must not change
         noise = noise * (rms(clean) / rms(noise) * 10 ** (-level / 20))
         clean = torch.where(self._chance(rows, 0.02, g), torch.zeros_like(clean), clean)
         gain = 10 ** (-self._uniform(rows, 10, 35, g) / 20) / rms(clean + noise)
@@ -111,7 +111,7 @@ class Mixer:
         real = torch.where(self._chance(rows, 0.2, g), real * self.swells(rows, g), real)
         white = torch.randn(rows, self.length, generator=g, device=self.device)
         coloured = filtered(white, self._slopes(rows, -8, 4, g))
-        synthetic = torch.where(self._chance(rows, 0.65, g), white, coloured)
+        synthetic = torch.where(self._chance(rows, 0.75, g), white, coloured)
         noise = torch.where(self._chance(rows, 0.4, g), synthetic / rms(synthetic), real / rms(real))
         hiss = coloured / rms(coloured) * 10 ** (-self._uniform(rows, 5, 25, g) / 20)
         noise = torch.where(self._chance(rows, 0.25, g), noise + hiss, noise)

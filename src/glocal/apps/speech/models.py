@@ -133,7 +133,8 @@ def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
     weights = read_model(source)
     try:
         given = weights.info["shape"]
-        sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in given.items()}
+        narrow = {"refined": 2 * given["head"], "taps": 3, "side_taps": 0}  # of files that do not say it
+        sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in (narrow | given).items()}
         net = VoiceNet(VoiceShape(**sizes))
     except (AttributeError, KeyError, TypeError) as error:
         message = f"load model ({source}): it is not a `voice` model ({error}). Use a file of `glocal train speech`."

@@ -5,7 +5,8 @@
 2. Four neighbouring bins become one vertex with more channels. Blocks of `GraphConv` on the 3 x 3 lattice and on the line
    of time, with growing dilation, see 2.4 s of sound.
 3. Two layers between the blocks read whole frames, so that they can use all harmonics of a voice together.
-4. The head returns to single bins. Each bin is a sum of three frames with complex factors: the mask changes the phase too.
+4. The head returns to single bins. Each bin is a sum of bins around it with complex factors: of the same bin in five frames, and
+   of its two neighbours in the same frame. So the mask changes the phase too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from glocal.graphs.grid import grid_graph
 from glocal.nn.conv import GraphConv
 
 _POWER = 0.3
-_TAPS = 3
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,9 @@ class VoiceShape:
     frame_maps: int = 6
     hidden: int = 112
     head: int = 8
+    refined: int = 24
+    taps: int = 5
+    side_taps: int = 2
     level_reach: int = 62
 
     @property
@@ -46,9 +49,21 @@ class VoiceShape:
         return self.window // 2
 
     @property
+    def offsets(self) -> tuple[tuple[int, int], ...]:
+        """Where the bins lie of which a bin of the result is a sum: frames later and bins higher.
+
+        >>> VoiceShape().offsets
+        ((-2, 0), (-1, 0), (0, 0), (1, 0), (2, 0), (0, -1), (0, 1))
+        """
+        time, side = self.taps // 2, self.side_taps // 2
+        frames = tuple((t, 0) for t in range(-time, time + 1))
+        return frames + tuple((0, f) for f in range(-side, side + 1) if f)
+
+    @property
     def frames_around(self) -> int:
         """Frames before and after one on which its mask depends."""
-        return 3 + sum(1 + d for d in self.dilations) + sum(self.frame_dilations) + self.level_reach + 2
+        layers = sum(1 + d for d in self.dilations) + sum(self.frame_dilations)
+        return 3 + layers + self.level_reach + 1 + self.taps // 2
 
     @property
     def context(self) -> int:
@@ -76,13 +91,13 @@ class VoiceNet(nn.Module):
             _FrameLayer(c, bands, shape.frame_maps, shape.hidden, d) for d in shape.frame_dilations
         )
         self.leave = GraphConv(c, shape.head * shape.fold, 1)
-        self.refine = GraphConv(shape.head + 3, 2 * shape.head, 9)
-        self.mask = GraphConv(2 * shape.head, 2 * _TAPS, 1)
+        self.refine = GraphConv(shape.head + 3, shape.refined, 9)
+        self.mask = GraphConv(shape.refined, 2 * len(shape.offsets), 1)
         with torch.no_grad():  # start near the identity
             self.mask.filters.mul_(0.1)
             assert self.mask.bias is not None
             self.mask.bias.zero_()
-            self.mask.bias[_TAPS // 2] = 1.0
+            self.mask.bias[shape.taps // 2] = 1.0
 
     def forward(self, samples: Tensor) -> Tensor:
         """Denoise samples (b, n) -> (b, n). Cost: linear in n."""
@@ -102,22 +117,25 @@ class VoiceNet(nn.Module):
         taps, share = self.taps(spectrum, power), self.levels(power)
         taps = (taps * (share / share.sum(0))[..., None, None]).sum(0, keepdim=True)
         out = synthesis(self.filtered(spectrum, taps), window=shape.window, hop=shape.hop, length=n)
-        top = taps[..., 3 * shape.bins // 4 :, :].unflatten(-1, (2, _TAPS)).sum(-1).square().sum(-1).sqrt().mean(-1)
+        high = taps[..., 3 * shape.bins // 4 :, :].unflatten(-1, (2, -1))[..., : shape.taps]
+        top = high.sum(-1).square().sum(-1).sqrt().mean(-1)
         gain = overlap_add(top.clamp(max=1), window=shape.window, hop=shape.hop, length=n)
         return out[:, first:last], gain[0, first:last]
 
     def filtered(self, spectrum: Tensor, taps: Tensor) -> Tensor:
         """Apply the mask: complex spectra (b, t, bins + 1) -> the same shape."""
-        factors = torch.complex(taps[..., :_TAPS], taps[..., _TAPS:])
-        padded = tf.pad(spectrum, (0, 0, _TAPS // 2, _TAPS // 2))
-        t = spectrum.shape[1]
-        out = padded[:, :t] * factors[..., 0]
-        for tap in range(1, _TAPS):
-            out = out + padded[:, tap : tap + t] * factors[..., tap]
+        offsets, (_, t, f) = self.shape.offsets, spectrum.shape
+        factors = torch.complex(taps[..., : len(offsets)], taps[..., len(offsets) :])
+        time, side = self.shape.taps // 2, self.shape.side_taps // 2
+        padded = tf.pad(spectrum, (side, side, time, time))
+        parts = [padded[:, time + dt : time + dt + t, side + df : side + df + f] for dt, df in offsets]
+        out = parts[0] * factors[..., 0]
+        for number, part in enumerate(parts[1:], 1):
+            out = out + part * factors[..., number]
         return out
 
     def taps(self, spectrum: Tensor, power: Tensor) -> Tensor:
-        """Return the factors of each bin, (b, t, bins + 1, 6): real parts of the three frames, then imaginary parts."""
+        """Return the factors of each bin, (b, t, bins + 1, 2 k): real parts for the k `offsets`, then imaginary parts."""
         x = self.features(spectrum, power)
         b, t, f, _ = x.shape
         fold = self.shape.fold

@@ -74,7 +74,7 @@ class VoiceTraining:
         self.plan, self.device, self.step = plan, device, 0
         self.net = VoiceNet(shape).to(device)
         if start is not None:
-            self.net.load_state_dict(start.state_dict())
+            _start_from(self.net, start)
         self.mean = VoiceNet(shape).to(device)
         self.mean.load_state_dict(self.net.state_dict())
         self.optimiser = torch.optim.AdamW(
@@ -156,6 +156,19 @@ class VoiceTraining:
         self.optimiser.load_state_dict(given)
 
 
+def _start_from(net: VoiceNet, start: VoiceNet) -> None:
+    """Copy parameters into a network with the same sizes, or with more maps and offsets at the output."""
+    given, own = start.state_dict(), net.state_dict()
+    places = [net.shape.offsets.index(offset) for offset in start.shape.offsets]
+    columns = torch.tensor(places + [len(net.shape.offsets) + place for place in places])
+    filters, bias = (torch.zeros_like(own[name]) for name in ("mask.filters", "mask.bias"))
+    filters[:, : start.shape.refined, columns], bias[columns] = given["mask.filters"], given["mask.bias"]
+    for name in ("refine.filters", "refine.bias"):
+        own[name][..., : start.shape.refined] = given[name]
+        given[name] = own[name]
+    net.load_state_dict({**given, "mask.filters": filters, "mask.bias": bias})
+
+
 def validation_set(
     speech: list[NDArray[np.int16]], noise: list[NDArray[np.int16]], count: int = 48, length: int = 48_000
 ) -> tuple[Tensor, Tensor]:
@@ -231,7 +244,7 @@ def train_voice(
     every : int
         Steps between two validations.
     start : VoiceNet, optional
-        A trained network to start from, with its own sizes.
+        A trained network to start from. If `shape` has a wider output, the new factors start as zero.
     callback : callable, optional
         Called with each line of the log.
 
@@ -247,7 +260,7 @@ def train_voice(
     """
     began = time.perf_counter()
     folder.mkdir(parents=True, exist_ok=True)
-    run = VoiceTraining(plan, start.shape if start is not None else shape or VoiceShape(), device, start)
+    run = VoiceTraining(plan, shape or (VoiceShape() if start is None else start.shape), device, start)
     checkpoint = folder / "voice-checkpoint.npz"
     if checkpoint.exists():
         run.load(checkpoint)
