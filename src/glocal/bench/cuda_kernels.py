@@ -10,6 +10,7 @@ and the peers': single calls from Python, which the aims are about; graphed call
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import math
 import os
@@ -278,6 +279,7 @@ def _step_rows(
 
 def _graphed(layer: Layer, given: tuple[Tensor, ...], g: Tensor) -> Callable[[], Any]:
     leaves = tuple(t.detach().requires_grad_() for t in given)
+    gc.collect()  # a graph that is deleted during a recording would end it
     fast: Any = torch.cuda.make_graphed_callables(layer, leaves)
     return lambda: torch.autograd.grad(fast(*leaves), leaves, g)
 

@@ -158,7 +158,8 @@ class VoiceTraining:
 
 def _start_from(net: VoiceNet, start: VoiceNet) -> None:
     """Copy parameters into a network with the same sizes, or with more maps and offsets at the output."""
-    given, own = start.state_dict(), net.state_dict()
+    own = net.state_dict()
+    given = {name: value.to(own[name].device) for name, value in start.state_dict().items()}
     places = [net.shape.offsets.index(offset) for offset in start.shape.offsets]
     columns = torch.tensor(places + [len(net.shape.offsets) + place for place in places])
     filters, bias = (torch.zeros_like(own[name]) for name in ("mask.filters", "mask.bias"))
