@@ -101,7 +101,7 @@ class SpeechTraining(Options):
     model: Model = option("nonlocal", "Which network to train.")
     seed: int = option(0, "Seed of filters, order and noise.", min=0)
     steps: int | None = option(
-        None, "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 24,900 for voice.", min=1
+        None, "Steps; default 4,618 (one epoch of TIMIT), 11,000 for frames, 34,400 for voice.", min=1
     )
     every: int = option(100, "Steps between two validations.", min=1)
     start: str | None = option(

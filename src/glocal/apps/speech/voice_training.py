@@ -36,7 +36,7 @@ _PARTS = ("speech", "noise", "speech_val", "noise_val")
 class VoicePlan:
     """The settings of a training. All of them affect the result."""
 
-    steps: int = 24_900
+    steps: int = 34_400
     batch: int = 32
     seconds: float = 4.0
     rate: float = 2e-3
