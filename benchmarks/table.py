@@ -199,6 +199,19 @@ def presets(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def deep_throughput(rows: list[dict[str, Any]]) -> list[str]:
+    """One row per network: megapixels a second, the memory, and what bfloat16 costs."""
+    lines = [
+        "| network | in the GPU's memory | from array to array | GPU memory | PSNR in bfloat16 / float32 |",
+        "|---" * 5 + "|",
+    ]
+    for row in rows:
+        speeds = " | ".join(f"{row[key]:.0f} Mpixel/s" for key in ("network", "array"))
+        quality = f"{row['psnr']:.3f} / {row['psnr_float32']:.3f} dB"
+        lines.append(f"| `{row['model']}` | {speeds} | {row['memory'] / 2**30:.1f} GiB | {quality} |")
+    return lines
+
+
 def commands(rows: list[dict[str, Any]]) -> list[str]:
     """One row per command: its time, processor time and memory, and what the first run spends on compiling kernels."""
     lines = ["| command | seconds | processor seconds | peak memory | first run, seconds more |", "|---" * 5 + "|"]
@@ -225,6 +238,7 @@ def compared(rows: list[dict[str, Any]]) -> list[str]:
 TIMED = {  # these state the machine below the table
     "cluster": cluster,
     "commands": commands,
+    "deep_throughput": deep_throughput,
     "denoise": denoising,
     "presets": presets,
     "speech": speech,
@@ -264,7 +278,7 @@ def headlines(results: Path) -> str:
     """Three lines for the README: search, layer and whole style transfer, from the stored runs."""
     kept = {
         name: json.loads((results / f"{name}.json").read_text(encoding="utf-8"))
-        for name in ("graph", "conv", "style", "cuda")
+        for name in ("graph", "conv", "style", "presets")
     }
     rows = {name: document["rows"] for name, document in kept.items()}
 
@@ -281,15 +295,15 @@ def headlines(results: Path) -> str:
     if not (tree and flat and grid and index):
         return _UNMEASURED
     whole = next(row for row in rows["style"] if row["work"].startswith("style transfer"))
-    gpu = next(row for row in rows["cuda"] if row["work"].startswith("style transfer 256x256"))
+    gpu = next(row for row in rows["presets"] if (row["preset"], row["size"]) == ("paper", 256))
     lines = [
         f"**Exact neighbours**: {tree[0]:.0f} times as fast as SciPy's cKDTree, "
         f"{min(flat):.0f} to {max(flat):.0f} times as fast as FAISS flat.",
         f"**The layer**, forward and backward on two cores: on a grid {min(grid):.1f} to {max(grid):.1f} times as fast as `conv2d`; "
         f"on graphs of similar patches {min(index):.1f} to {max(index):.1f} times as fast as torch indexing.",
         f"**Style transfer** at 256 x 256, 300 iterations a level: {amount(whole['ours'], 's')} on two cores, "
-        f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['ours'], 's')} on an H200 "
-        f"({' and '.join(sorted({kept[name]['machine']['date'] for name in ('style', 'cuda')}))}).",
+        f"{whole['ratio']:.1f} times as fast as plain PyTorch; {amount(gpu['seconds'], 's')} on an H200 "
+        f"({' and '.join(sorted({kept[name]['machine']['date'] for name in ('style', 'presets')}))}).",
     ]
     return "\n".join(f"- {line}" for line in lines)
 

@@ -109,6 +109,22 @@ def test_the_gradient_of_the_signal_in_pieces(monkeypatch):
     close(pieces, whole, torch.float64)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("at_once", [128, 2])
+def test_the_gradient_of_the_filters_is_a_sum_of_parts(monkeypatch, at_once, dtype):
+    monkeypatch.setattr(convolve, "_PARTS", (16, at_once))
+    convolve._parts_plan.cache_clear()
+    x, neighbors, weights, filters = inputs((2, 200, 150, 2, 3, 7, True), dtype)
+    g = torch.randn(2, 200, 7, generator=torch.Generator().manual_seed(1)).to(DEVICE, dtype)
+    found = convolve.filter_slopes(x, neighbors, weights, g)
+    wanted = reference.graph_conv_backward(
+        *(wide(t) for t in (g, x, neighbors, weights, filters)), [False, False, True]
+    )
+    close(found, wanted[2], dtype)
+    assert convolve._parts_plan.cache_info().currsize == 1
+    convolve._parts_plan.cache_clear()
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_a_signal_in_float64_decides_the_signs_of_maps_near_0(weighted):
     """The bias brings 20 maps of one vertex each to 0, up to the rounding of float32."""

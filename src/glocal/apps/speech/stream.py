@@ -74,7 +74,7 @@ class SpeechStream:
     >>> noisy = np.zeros(40_000, np.float32)
     >>> parts = [stream.push(noisy[i : i + 800]) for i in range(0, 40_000, 800)] + [stream.finish()]
     >>> len(np.concatenate(parts)), round(stream.latency, 1)
-    (40000, 2.5)
+    (40000, 2.6)
     """
 
     def __init__(

@@ -92,6 +92,18 @@ def filter_slopes(
 
 
 @triton.jit
+def part_sums(parts, out, count, size, SUM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    """`out = sum of parts`, (count, size) to (size), `WIDE` of them at a time."""
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros([BLOCK], SUM)
+    for first in range(0, count, WIDE):
+        part = first + tl.arange(0, WIDE)
+        mask = (part < count)[:, None] & (at < size)[None, :]
+        total += tl.sum(tl.load(parts + part.to(tl.int64)[:, None] * size + at[None, :], mask=mask, other=0.0), 0)
+    tl.store(out + at, total.to(out.dtype.element_ty), mask=at < size)
+
+
+@triton.jit
 def patch_slopes(
     g, filters, out, rows, K: tl.constexpr, M: tl.constexpr, SUM: tl.constexpr, PRECISION: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_M: tl.constexpr,

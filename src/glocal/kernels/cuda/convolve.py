@@ -22,6 +22,7 @@ from glocal.kernels.cuda.launching import Launch
 Reverse = tuple[Tensor, Tensor]
 
 _TILE = 2048  # numbers that a program holds at a time, where nothing is multiplied by a matrix
+_BYTES = 8192  # the same for rows that are added
 _PROGRAMS = 1024  # so many fill the GPU: rows are cut until there are as many
 _ROWS_AT_ONCE = 4  # rows of wide signals that are read before they are added
 # Tiles, warps and stages, by kernel, bytes of a number, and if a tile lies in one tap. Those of 4 and 2 bytes were the
@@ -29,7 +30,7 @@ _ROWS_AT_ONCE = 4  # rows of wide signals that are read before they are added
 _LAUNCHES = {
     ("forward", 8, True): (64, 32, 4, 2),
     ("forward", 8, False): (64, 32, 4, 2),
-    ("forward", 4, True): (128, 32, 4, 3),
+    ("forward", 4, True): (128, 64, 4, 2),
     ("forward", 4, False): (128, 16, 4, 1),
     ("forward", 2, True): (128, 64, 4, 3),
     ("forward", 2, False): (64, 128, 4, 1),
@@ -38,9 +39,10 @@ _LAUNCHES = {
     ("filter_slopes", 4, True): (32, 64, 4, 1),
     ("filter_slopes", 4, False): (64, 32, 4, 1),
     ("filter_slopes", 2, True): (128, 64, 4, 3),
-    ("filter_slopes", 2, False): (32, 64, 4, 4),
+    ("filter_slopes", 2, False): (32, 64, 4, 2),
 }
-_PRODUCT = 128, 64, 64, 4, 1  # rows, columns, summed, warps and stages of a plain product
+_PRODUCT = 64, 128, 64, 4, 1  # rows, columns, summed, warps and stages of a plain product
+_PARTS = 32, 128  # numbers of a result and parts that are added at a time
 _PATCHES = 1 << 28  # numbers of patches' gradients at a time: 1 GiB of float32
 
 
@@ -85,7 +87,18 @@ def filter_slopes(x: Tensor, neighbors: Tensor, weights: Tensor | None, g: Tenso
     g = (g.reshape(-1, m).t() if turned else g).contiguous()
     out = x.new_empty(parts, d, c, m, dtype=torch.float64 if x.dtype == torch.float64 else torch.float32)
     launch(x, neighbors, weights.contiguous() if weights is not None else x, g, out)
-    return (out[0] if parts == 1 else out.sum(0)).to(x.dtype)
+    if parts == 1:
+        return out[0].to(x.dtype)
+    total = x.new_empty(d, c, m)
+    _parts_plan(parts, d * c * m, out.dtype)(out, total)
+    return total
+
+
+@_plan
+def _parts_plan(parts: int, size: int, dtype: torch.dtype) -> Launch:
+    block, wide = _PARTS
+    constants = {"SUM": sum_dtype(dtype), "BLOCK": block, "WIDE": wide}
+    return Launch(conv_kernels.part_sums, (-(-size // block),), (parts, size), constants)
 
 
 @_plan
@@ -177,7 +190,7 @@ def _sums_plan(
 ) -> Launch:
     block_c = _power(c, 1, 64)
     wide = _ROWS_AT_ONCE if block_c >= 16 else 32
-    block = max(1, (2 if block_c >= 16 else 1) * _TILE // (wide * block_c))
+    block = max(1, _BYTES // (dtype.itemsize * wide * block_c))
     constants = {
         "C": c, "WEIGHTED": given[0], "TAPS": given[1], "BASE": given[2], "BY_EDGE": by_edge, "SUM": sum_dtype(dtype),
         "BLOCK": block, "WIDE": wide, "BLOCK_C": block_c,
