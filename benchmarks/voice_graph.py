@@ -35,7 +35,7 @@ from torch.nn import functional as tf
 
 from glocal.apps.speech.metrics import si_sdr
 from glocal.apps.speech.mixing import RATE, Mixer, Recordings
-from glocal.apps.speech.models import load_voice
+from glocal.apps.speech.models import load_voice, shape_of
 from glocal.apps.speech.voice import VoiceNet, on_lattice
 from glocal.apps.speech.voice_loss import voice_loss
 from glocal.apps.speech.voice_training import load_recordings, validation_set
@@ -160,7 +160,7 @@ def base_of(checkpoint: Path | None) -> VoiceNet:
         return load_voice()
     with np.load(checkpoint, allow_pickle=False) as file:
         arrays = {key[5:]: torch.from_numpy(file[key]) for key in file.files if key.startswith("mean.")}
-    net = VoiceNet()
+        net = VoiceNet(shape_of(json.loads(str(file["plan"]))["shape"]))
     net.load_state_dict(arrays)
     return net.eval().requires_grad_(False)
 

@@ -98,6 +98,12 @@ def test_names_that_no_file_can_have_are_refused_before_the_work(tmp_path, check
     assert str(caught.value).endswith("its name has a zero byte. Choose another name.")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows writes such names")
+def test_a_name_that_no_file_system_encoding_has():
+    with pytest.raises(OutputError, match="cannot be written to a disk"):
+        check_free("a\ud800", overwrite=False)
+
+
 def test_a_file_system_with_shorter_names(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))

@@ -152,7 +152,8 @@ def check_free(path: str | os.PathLike[str], *, overwrite: bool) -> Path:
     except OSError as error:
         raise output_error(path, error) from error
     except ValueError as error:
-        raise OutputError(f"write file ({str(path)!r}): its name has a zero byte. Choose another name.") from error
+        reason = "its name has a zero byte" if "\0" in str(path) else f"its name cannot be written to a disk ({error})"
+        raise OutputError(f"write file ({str(path)!r}): {reason}. Choose another name.") from error
     return final
 
 

@@ -14,6 +14,7 @@ import torch
 from glocal.apps.style.options import PRESETS
 from glocal.bench import conv, cuda, cuda_kernels, graph, grid, memory, presets, style, timing
 from glocal.bench.options import BenchOptions
+from glocal.errors import ArgumentError
 from glocal.graphs.knn import knn_graph
 
 ROOT = Path(__file__).parents[2]
@@ -228,7 +229,11 @@ def test_presets_measures_no_size_above_that_of_the_photo(monkeypatch):
     monkeypatch.setattr(presets, "PRESETS", {"patches": PRESETS["patches"]})
     rng = np.random.default_rng(0)
     photo, painting = (rng.integers(0, 255, (12, 16, 3), dtype=np.uint8) for _ in range(2))
-    assert [row.size for row in presets.run(photo, painting, BenchOptions(repeats=1))] == [8, 16]
+    rows = presets.run(photo, painting, BenchOptions(repeats=1))
+    assert [(row.size, row.target) for row in rows] == [(8, None), (16, None)]
+    monkeypatch.setattr(presets, "SIZES", (32,))
+    with pytest.raises(ArgumentError, match="16 x 12 pixels, but the smallest size is 32"):
+        presets.run(photo, painting, BenchOptions(repeats=1))
 
 
 def test_style_measures_the_whole_run_and_its_phases():

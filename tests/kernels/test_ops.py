@@ -85,6 +85,23 @@ def test_a_direct_call_equals_the_operator(backend):
         assert ops.graph_conv(*args).dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_a_result_can_be_written_to_while_torch_watches(single, backend):
+    x, neighbors, weights, filters = inputs("graph_conv", batch=1, dtype=torch.float32)
+    x = x[0] if single else x
+    with torch.profiler.profile():
+        y = ops.graph_conv(x, neighbors, weights, filters)
+        before = y.detach().clone()
+        y.mul_(2)
+    assert torch.equal(y, 2 * before)
+
+
+def test_a_signal_with_four_axes_is_refused():
+    x, neighbors, weights, filters = inputs("graph_conv", batch=1, dtype=torch.float32)
+    with pytest.raises(ArgumentError, match=r"must be .m, c. or .b, m, c., and .n, d. int32"):
+        ops.graph_conv(x[None], neighbors, weights, filters)
+
+
 @pytest.mark.parametrize("grid", [False, True])
 def test_a_bias_is_added_with_its_derivatives(grid, backend):
     x, neighbors, weights, filters = inputs("graph_conv", n=8)
@@ -259,7 +276,10 @@ def test_the_reversed_graph_is_built_when_a_gradient_needs_it(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({1: torch.zeros(6, 3, dtype=torch.int64)}, r"graph_conv: x .* must be \(b, m, c\) and \(n, d\) int32"),
+        (
+            {1: torch.zeros(6, 3, dtype=torch.int64)},
+            r"graph_conv: x .* must be \(m, c\) or \(b, m, c\), and \(n, d\) int32",
+        ),
         (
             {2: torch.ones(6, 2, dtype=torch.float64)},
             r"graph_conv: `weights` \(shape \(6, 2\)\) must have the shape of",

@@ -43,6 +43,8 @@ def test_a_triton_without_float64_is_refused(monkeypatch):
         ("3.5.0", None),
         ("3.10.0+git", None),
         ("4.0", None),
+        ("3.5rc1", None),
+        ("3.4+git20", "multiplies no float64; 3.5 does"),
     ):
         monkeypatch.setattr(triton, "__version__", version)
         select.forget()

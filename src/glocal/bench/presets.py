@@ -15,6 +15,7 @@ from glocal.apps.style.options import PRESETS
 from glocal.apps.style.transfer import stylize
 from glocal.bench.options import BenchOptions
 from glocal.bench.timing import amount, summary
+from glocal.errors import ArgumentError
 from glocal.machine import check_device
 
 SIZES = (256, 512, 1024)
@@ -47,6 +48,12 @@ def run(
     """
     check_device("bench", device)
     sizes = _QUICK_SIZES if options.quick else tuple(size for size in SIZES if size <= max(photo.shape[:2]))
+    if not sizes:
+        message = (
+            f"bench: the photo has {photo.shape[1]} x {photo.shape[0]} pixels, but the smallest size is {min(SIZES)}. "
+            "Use a larger photo."
+        )
+        raise ArgumentError(message)
     return [_row(photo, painting, preset, size, options, device) for size in sizes for preset in PRESETS]
 
 
@@ -68,7 +75,8 @@ def _row(
         work()
     times = summary([_seconds(work) for _ in range(1 if options.quick else min(options.repeats, _MOST_RUNS))])
     memory = torch.cuda.max_memory_reserved() / 2**20 if on_gpu else None
-    return PresetRow(preset, size, times.seconds, times.spread, memory, _AIMS.get((preset, size)))
+    aim = _AIMS.get((preset, size)) if on_gpu else None
+    return PresetRow(preset, size, times.seconds, times.spread, memory, aim)
 
 
 def _seconds(work: Callable[[], object]) -> float:

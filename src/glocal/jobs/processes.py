@@ -103,7 +103,8 @@ def _pool(tasks: list[Task], work: Work, estimate: Callable[[Task], Cost], jobs:
 @contextlib.contextmanager
 def _interrupts_wait() -> Iterator[None]:
     """Hold Ctrl-C back, here and in a process that is started meanwhile, until its `_start` looks."""
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "pthread_sigmask"):
+    here = threading.current_thread() is threading.main_thread() and hasattr(signal, "pthread_sigmask")
+    if not here or signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # then nobody waits for it either
         yield
         return
     came: list[int] = []

@@ -125,7 +125,7 @@ def _functions(
             _keep(ctx, args[:tensors])
             ctx.constants = args[tensors:]
             y: Tensor = kernel(*args) if plain(args[:tensors]) else under(op, *args)
-            return y
+            return y.clone() if y._is_view() else y  # of the reference: the caller could not write to a view made here
 
         @staticmethod
         def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
@@ -151,7 +151,7 @@ def _functions(
             if ctx.single:
                 given[0] = given[0].unsqueeze(0)
             y: Tensor = kernel(*given) if bias is None else kernel(*given, bias=bias)
-            if y._is_view():  # of the reference: the caller could not write to a view made here
+            if y._is_view():
                 y = y.clone()
             return y.squeeze_(0) if ctx.single else y
 

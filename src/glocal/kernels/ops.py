@@ -77,10 +77,10 @@ def call_backend(name: str, x: Tensor, *args: Any) -> Any:
 
 def check(name: str, x: Tensor, neighbors: Tensor, weights: Tensor | None, *same: Tensor) -> None:
     """Refuse what a kernel could not read safely. `same` are tensors that must have the dtype of x."""
-    if neighbors.ndim != 2 or neighbors.dtype != torch.int32 or x.ndim < 2:
+    if neighbors.ndim != 2 or neighbors.dtype != torch.int32 or x.ndim not in (2, 3):
         message = (
             f"{name}: x {tuple(x.shape)} and `neighbors` {tuple(neighbors.shape)} {neighbors.dtype} must be "
-            "(b, m, c) and (n, d) int32. Use glocal.nn.functional."
+            "(m, c) or (b, m, c), and (n, d) int32. Use glocal.nn.functional."
         )
         raise ArgumentError(message)
     if weights is not None and weights.shape != neighbors.shape:

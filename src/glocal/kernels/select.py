@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -53,7 +54,7 @@ def _cuda_refuses(device: torch.device) -> str | None:
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed"
     version = str(importlib.import_module("triton").__version__)
-    if tuple(int(part) for part in version.split(".")[:2]) < _TRITON:
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < _TRITON:
         return f"triton {version} multiplies no float64; {_TRITON[0]}.{_TRITON[1]} does, which comes with torch 2.9"
     return None
 

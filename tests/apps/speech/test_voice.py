@@ -1,6 +1,6 @@
 """The model for real noise: its laws, its shipped weights, its training."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
@@ -25,6 +25,7 @@ from glocal.apps.speech.voice_training import (
     train_voice,
 )
 from glocal.errors import ArgumentError, InputError
+from glocal.files.model_files import write_model
 
 TINY = VoiceShape(stem=4, channels=6, dilations=(1, 2), frame_maps=2, hidden=8, head=3, level_reach=5)
 
@@ -171,6 +172,29 @@ def test_a_training_may_start_from_a_trained_network(tmp_path, data, few_pairs):
     assert VoicePlan.of(steps=None, seed=1, fresh=False).rate < VoicePlan().rate
     with pytest.raises(ArgumentError, match=r"`start` \(='a.safetensors'\) is not used by the model 'frames'"):
         SpeechTraining(model="frames", start="a.safetensors")
+
+
+def test_a_wider_output_starts_as_the_narrow_one(tmp_path, data, few_pairs):
+    narrow = replace(TINY, refined=6, taps=3, side_taps=0)
+    torch.manual_seed(0)
+    first = VoiceNet(narrow)
+    wider = voice_training.VoiceTraining(VoicePlan(seed=3), TINY, "cpu", first).net
+    x = torch.randn(1, 3000)
+    assert float(first(x).std()) > 0.1
+    torch.testing.assert_close(wider(x), first(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ArgumentError, match="`start` has other sizes"):
+        voice_training.VoiceTraining(VoicePlan(), narrow, "cpu", VoiceNet(TINY))
+    with pytest.raises(ArgumentError, match="`start` has other sizes"):
+        voice_training.VoiceTraining(VoicePlan(), replace(TINY, hidden=7), "cpu", first)
+
+
+def test_files_that_do_not_say_the_sizes_of_the_output_are_read(tmp_path):
+    narrow = replace(TINY, refined=2 * TINY.head, taps=3, side_taps=0)
+    net = VoiceNet(narrow)
+    old = {key: value for key, value in asdict(narrow).items() if key not in ("refined", "taps", "side_taps")}
+    arrays = {key: value.numpy().astype(np.float16) for key, value in net.state_dict().items()}
+    path = write_model("speech-voice", arrays, folder=tmp_path, info={"shape": old, "network": "voice", "rate": 16000})
+    assert load_voice(path).shape == narrow
 
 
 def test_the_loss_is_least_at_the_truth():

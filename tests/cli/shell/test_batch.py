@@ -369,6 +369,31 @@ def test_an_interrupt_while_processes_start(tree):
     assert "Traceback" not in shown
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="Windows has no masks of signals")
+@pytest.mark.parametrize(
+    ("before", "steps", "shown"),
+    [
+        ("default_int_handler", "raise_signal(INT); print('later')", "later\nstopped\n"),  # it waits for the end
+        ("default_int_handler", "start()", "went on\n"),
+        ("default_int_handler", "raise_signal(INT); start()", ""),  # a process ends that finds one: exit code 130
+        ("SIG_IGN", "raise_signal(INT); print(INT in pthread_sigmask(SIG_BLOCK, []))", "False\nwent on\n"),
+    ],
+)
+def test_interrupts_wait_while_processes_start(before, steps, shown):
+    code = (
+        "from signal import *\n"
+        "from glocal.jobs import processes\n"
+        "INT, start = SIGINT, lambda: processes._start(1)\n"
+        f"signal(SIGINT, {before})\n"
+        "try:\n"
+        f"    with processes._interrupts_wait(): {steps}\n"
+        "    print('went on')\n"
+        "except KeyboardInterrupt: print('stopped')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0 if shown else 130, shown, "")
+
+
 def started_by(pid):
     """Return the command lines of the processes that a process has started."""
     lines = []

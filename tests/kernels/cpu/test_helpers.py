@@ -1,8 +1,10 @@
 """Helpers run what they are given, report errors, and never make a caller wait for one of them."""
 
 import os
+import signal
 import sys
 import threading
+import time
 
 import pytest
 
@@ -12,9 +14,15 @@ from glocal.kernels.cpu import helpers
 @pytest.fixture
 def two_cores(monkeypatch):
     """One helper, whatever the machine has, and none from earlier tests."""
-    monkeypatch.setattr(helpers, "_idle", [])
     monkeypatch.setattr(helpers, "_begun", [])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+
+
+def come_back():
+    """Wait until the helper can be given another task, which is just after the end of the last one."""
+    end = time.monotonic() + 10
+    while helpers._begun[0].task is not None:
+        assert time.monotonic() < end
 
 
 def test_a_task_runs_on_another_thread_and_the_next_on_the_same(two_cores):
@@ -22,8 +30,7 @@ def test_a_task_runs_on_another_thread_and_the_next_on_the_same(two_cores):
     for _ in range(3):
         task = helpers.hand_over(lambda: seen.append(threading.get_ident()))
         task.wait()
-        while not helpers._idle:  # it returns to the others just after the end
-            pass
+        come_back()
     assert len(set(seen)) == 1
     assert seen[0] != threading.get_ident()
 
@@ -43,8 +50,7 @@ def test_an_error_reaches_who_waits_and_the_helper_lives_on(two_cores):
 
     with pytest.raises(KeyError, match="part"):
         helpers.hand_over(broken).wait()
-    while not helpers._idle:
-        pass
+    come_back()
     helpers.hand_over(lambda: None).wait()
 
 
@@ -62,7 +68,68 @@ def test_a_child_makes_its_own_helpers(two_cores):
     helpers.hand_over(lambda: None).wait()
     child = os.fork()
     if child == 0:
-        task = helpers.hand_over(lambda: None)
-        task.wait()
-        os._exit(7)
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)
+            helpers.hand_over(lambda: None).wait()
+            os._exit(7)
+        finally:
+            os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_an_interrupt_loses_no_helper(two_cores):
+    """It may come before any line of `hand_over`."""
+    helpers.hand_over(lambda: None).wait()
+    lines = 0
+    while True:
+        come_back()
+        seen = set()
+
+        def trace(frame, event, _, seen=seen, lines=lines):
+            if frame.f_code is helpers.hand_over.__code__ and event == "line" and frame.f_lineno not in seen:
+                seen.add(frame.f_lineno)  # a line is traced again where its `with` ends
+                if len(seen) > lines:
+                    raise KeyboardInterrupt
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            task = helpers.hand_over(lambda: None)
+        except KeyboardInterrupt:
+            lines += 1
+            continue
+        finally:
+            sys.settrace(before)
+        task.wait()
+        break
+    assert lines > 3
+    come_back()
+    helpers.hand_over(lambda: None).wait()
+
+
+def test_a_thread_that_cannot_start_is_no_helper(two_cores, monkeypatch):
+    def fail(self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        assert helpers.hand_over(lambda: None) is None
+    helpers.hand_over(lambda: None).wait()
+
+
+def test_threads_together_begin_no_more_helpers_than_one(two_cores):
+    ready, tasks = threading.Barrier(6), []
+
+    def work():
+        ready.wait()
+        tasks.append(helpers.hand_over(time.sleep, 0.05))
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(helpers._begun) == 1
+    assert sum(task is not None for task in tasks) == 1

@@ -127,15 +127,19 @@ def load_frames(source: str | Path = SHIPPED) -> FrameNet:
     return _filled(net, weights.arrays, str(source))
 
 
+def shape_of(stored: Mapping[str, Any]) -> VoiceShape:
+    """Return the sizes of a stored `VoiceNet`. Older files do not say those of the output."""
+    narrow = {"refined": 2 * stored["head"], "taps": 3, "side_taps": 0}
+    sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in (narrow | dict(stored)).items()}
+    return VoiceShape(**sizes)
+
+
 @lru_cache(maxsize=4)
 def load_voice(source: str | Path = SHIPPED_VOICE) -> VoiceNet:
     """Return a trained `VoiceNet`: the one that ships, or a file of `glocal train speech`. Raises ModelError if it is damaged."""
     weights = read_model(source)
     try:
-        given = weights.info["shape"]
-        narrow = {"refined": 2 * given["head"], "taps": 3, "side_taps": 0}  # of files that do not say it
-        sizes: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in (narrow | given).items()}
-        net = VoiceNet(VoiceShape(**sizes))
+        net = VoiceNet(shape_of(weights.info["shape"]))
     except (AttributeError, KeyError, TypeError) as error:
         message = f"load model ({source}): it is not a `voice` model ({error}). Use a file of `glocal train speech`."
         raise ModelError(message) from error

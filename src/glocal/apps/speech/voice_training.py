@@ -10,7 +10,7 @@ import math
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from glocal.apps.speech.mixing import RATE, Mixer, Recordings
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.apps.speech.voice_loss import voice_loss
 from glocal.atomic import write_whole
-from glocal.errors import InputError
+from glocal.errors import ArgumentError, InputError
 from glocal.optim.recording import recorded
 from glocal.training.loop import repeat
 
@@ -158,7 +158,14 @@ class VoiceTraining:
 
 def _start_from(net: VoiceNet, start: VoiceNet) -> None:
     """Copy parameters into a network with the same sizes, or with more maps and offsets at the output."""
-    own = net.state_dict()
+    own, wide, narrow = net.state_dict(), net.shape, start.shape
+    same = replace(narrow, refined=wide.refined, taps=wide.taps, side_taps=wide.side_taps) == wide
+    if not same or narrow.refined > wide.refined or not set(narrow.offsets) <= set(wide.offsets):
+        message = (
+            f"train_voice: `start` has other sizes ({narrow}) than the network to train ({wide}). "
+            "Use the same, with at least as many maps and offsets at the output."
+        )
+        raise ArgumentError(message)
     given = {name: value.to(own[name].device) for name, value in start.state_dict().items()}
     places = [net.shape.offsets.index(offset) for offset in start.shape.offsets]
     columns = torch.tensor(places + [len(net.shape.offsets) + place for place in places])

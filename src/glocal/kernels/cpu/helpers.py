@@ -39,30 +39,29 @@ class Task:
 
 
 class _Helper(Thread):
-    """A thread that runs one task after the other. Between them it is in `_idle`."""
+    """A thread that runs one task after the other. Between them `task` is None."""
 
     def __init__(self) -> None:
         super().__init__(name="glocal-helper", daemon=True)
-        self._task: Task | None = None
+        self.task: Task | None = None
         self._bell = Lock()
         self._bell.acquire()
 
     def ring(self, task: Task) -> None:
-        """Give it a task; it must have been taken out of `_idle`."""
-        self._task = task
-        self._bell.release()
+        """Give it a task; it must have none."""
+        self.task = task
+        self._bell.release()  # nothing, not even an interrupt, comes between these two lines
 
     def run(self) -> None:
         while True:
             self._bell.acquire()
-            if self._task is not None:
-                self._task.run()
-            self._task = None  # and with it the arrays
-            _idle.append(self)
+            if self.task is not None:
+                self.task.run()
+            self.task = None  # and with it the arrays
 
 
-_idle: list[_Helper] = []
 _begun: list[_Helper] = []
+_giving = Lock()
 
 
 def hand_over(function: Callable[..., Any], *args: Any) -> Task | None:
@@ -75,22 +74,28 @@ def hand_over(function: Callable[..., Any], *args: Any) -> Task | None:
     >>> len(seen) == (task is not None)
     True
     """
-    try:
-        helper = _idle.pop()  # the last one that worked; atomic under the interpreter lock
-    except IndexError:
+    task = Task(function, args)
+    with _giving:
+        for helper in _begun:
+            if helper.task is None:
+                helper.ring(task)
+                return task
         if len(_begun) >= (os.cpu_count() or 1) - 1:
             return None
         helper = _Helper()
+        helper.ring(task)
+        try:
+            helper.start()
+        except RuntimeError:  # there can be no more threads, or Python ends
+            return None
         _begun.append(helper)
-        helper.start()
-    task = Task(function, args)
-    helper.ring(task)
-    return task
+        return task
 
 
 def _forget() -> None:
-    _idle.clear()
+    global _giving
     _begun.clear()
+    _giving = Lock()
 
 
 if hasattr(os, "register_at_fork"):  # threads do not survive a fork; the child makes its own

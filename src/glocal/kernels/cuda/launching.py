@@ -6,6 +6,7 @@ kernel. A `Launch` belongs to one shape of the arguments, remembers the compiled
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,7 +15,7 @@ import triton
 from torch import Tensor
 
 # Earlier versions hand other arguments to compiled code.
-_REUSES = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 6)
+_REUSES = tuple(int(part) for part in re.findall(r"\d+", triton.__version__)[:2]) >= (3, 6)
 _ALIGNED = 15  # Triton compiles other code for addresses that are no multiple of 16
 
 
