@@ -13,4 +13,4 @@ class BenchOptions:
 
     quick: bool = option(False, "Small sizes, few repeats: does it run at all?")
     repeats: int = option(15, "Timed runs of each side; medians are reported.", min=1)
-    large: bool = option(False, "Also measure the memory of a 24-megapixel denoising graph (minutes).")
+    large: bool = option(False, "`graph` only: also measure the memory of a 24-megapixel denoising graph (minutes).")

@@ -73,7 +73,7 @@ def style(options: BenchOptions, output: BenchOutput, run: RunOptions) -> None:
 
 
 def presets(options: BenchOptions, output: BenchOutput, device: BenchDevice, run: RunOptions) -> None:
-    """Whole runs of every preset of style transfer: time, and memory on a GPU."""
+    """Whole runs of every preset of style transfer, at most three of each: time, and memory on a GPU."""
     from glocal import samples
     from glocal.bench import presets as bench
     from glocal.bench import timing
