@@ -51,7 +51,7 @@ def test_conv_measures_every_work_and_names_a_missing_peer(monkeypatch, once):
     without(monkeypatch, "torch_geometric")  # `test_geometric_layer_equals_indexing` compares with it
     lab, _, _ = signals()
     rows = conv.run(100 * lab, QUICK)
-    assert len({row.work for row in rows}) == 13
+    assert len({row.work for row in rows}) == 14
     assert sum(row.peer == grid.CONV for row in rows) == 4
     assert [row.peer for row in rows if row.theirs is None] == [conv.GEOMETRIC] * 3
     for row in rows:

@@ -15,6 +15,7 @@ from glocal.bench.memory import peak_mib
 from glocal.bench.options import BenchOptions
 from glocal.bench.timing import Row, interleave, rows
 from glocal.graph import Graph
+from glocal.graphs.grid import grid_graph
 from glocal.graphs.patch import patch_graph
 from glocal.kernels import ops
 from glocal.nn import functional
@@ -53,8 +54,10 @@ def run(lab: Tensor, options: BenchOptions) -> list[Row]:
     ]
     lines = [line for case in cases for line in _conv_rows(case, repeats)]
     lines += _shared_rows(local_graph(image, 9), repeats)
-    lines += _gram_rows(style, repeats)
-    lines += grid.run(32 if options.quick else 256, repeats)
+    lines += _gram_rows(f"n={style.num_vertices}", style, repeats)
+    side = 32 if options.quick else 256
+    lines += _gram_rows(f"{side}x{side} grid, 5x5", grid_graph((side, side), size=5), repeats)
+    lines += grid.run(side, repeats)
     if not options.quick:
         lines += [_memory_row(), *grid.memory_rows()]
     return lines
@@ -155,13 +158,13 @@ def _shared_rows(graph: Graph, repeats: int) -> list[Row]:
     return rows(work, interleave(works, repeats=repeats), {INDEXING: 1}, {}, note)
 
 
-def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
+def _gram_rows(where: str, graph: Graph, repeats: int) -> list[Row]:
     make = torch.Generator().manual_seed(4)
     x = torch.randn(graph.num_vertices, 3, generator=make)
     filters, bias = torch.randn(graph.degree, 3, 50, generator=make), torch.randn(50, generator=make)
     gradient = torch.randn(50, 50, generator=make)
-    long, weights = graph.neighbors.long(), graph.weights
-    assert weights is not None
+    long = graph.neighbors.long()
+    weights = torch.ones(long.shape) if graph.weights is None else graph.weights
 
     def maps_product(maps: Tensor) -> Tensor:
         maps = torch.relu(maps + bias)
@@ -183,9 +186,7 @@ def _gram_rows(graph: Graph, repeats: int) -> list[Row]:
     }
     note = _difference(works["ours"](), works[INDEXING]())
     targets: dict[str, float | None] = {composed: 1, INDEXING: None}
-    return rows(
-        f"Gram matrix of 50 maps, n={graph.num_vertices}: x", interleave(works, repeats=repeats), targets, {}, note
-    )
+    return rows(f"Gram matrix of 50 maps, {where}: x", interleave(works, repeats=repeats), targets, {}, note)
 
 
 def _difference(ours: list[Tensor | None], theirs: list[Tensor | None]) -> str:

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from glocal.kernels.cpu import helpers
@@ -42,6 +43,28 @@ def test_a_busy_helper_is_not_waited_for(two_cores):
     assert helpers.hand_over(lambda: None) is None
     leave.set()
     task.wait()
+
+
+def test_a_helper_that_is_awake_waits_for_the_callers_own_part(two_cores, monkeypatch):
+    monkeypatch.setattr(helpers, "_PATIENCE", 20_000_000)  # about a second
+    helpers.hand_over(lambda: None).wait()
+    come_back()
+    seen, counter = [], np.zeros(1, np.int64)
+    task = helpers.hand_over(seen.append, 1, begun=counter)
+    time.sleep(0.05)
+    assert not seen
+    counter[0] = 1
+    task.wait()
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("awake", [True, False])
+def test_a_counter_that_never_moves_holds_no_task_back(two_cores, awake):
+    helpers.hand_over(lambda: None).wait()
+    come_back()
+    if not awake:
+        time.sleep(0.05)
+    helpers.hand_over(lambda: None, begun=np.zeros(1, np.int64)).wait()
 
 
 def test_an_error_reaches_who_waits_and_the_helper_lives_on(two_cores):

@@ -86,7 +86,7 @@ def share_turns(parts: int, loop: Any, *args: Any) -> None:
     ChangedError if a part was not done.
     """
     turns = np.zeros(3 * _APART, np.int64)
-    tasks = [hand_over(loop, turns, *args) for _ in range(min(count(), parts) - 1)]
+    tasks = [hand_over(loop, turns, *args, begun=turns) for _ in range(min(count(), parts) - 1)]
     loop(turns, *args)
     if tasks and not _all_done(turns, parts, _PATIENCE):
         for task in tasks:
