@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -157,9 +157,10 @@ def run(
         changes = {"size": arguments.size, "seed": seed, **variant.changes}
         if arguments.iterations is not None and variant.preset != "patches":
             changes["iterations"] = arguments.iterations
-        with changed(variant, cache):
+        inside = variant.inside(photo, painting) if variant.inside else nullcontext({})
+        with changed(variant, cache), inside as more:
             options = style_options(variant.preset, changes) if variant.preset else StyleOptions(**{**BASE, **changes})
-            rgb = stylize(photo, painting, options=options, device=arguments.device).rgb
+            rgb = stylize(photo, painting, options=options, device=arguments.device, **more).rgb
     seconds = time.perf_counter() - began
     result, own, style = (torch.from_numpy(p).to(arguments.device) for p in (rgb, photo / 255.0, painting / 255.0))
     factor = min(1.0, max(rgb.shape) / max(style.shape))

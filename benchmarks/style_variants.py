@@ -8,11 +8,14 @@ graph.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from style_regions import alike, regions
 from torch import Tensor
 
 from glocal.apps.style import solve
@@ -31,6 +34,7 @@ Hook = Callable[[Any, int, WeightedSum, Tensor], None]
 class Variant:
     """A row of the table: its description, the options of `BASE` that it changes, and its other changes.
 
+    inside : a `with` around the run, made from photo and painting. It gives further arguments for `stylize`.
     peer : the longer sides of the levels of `style_gatys.py`, which is run instead; for results of 512 pixels.
     preset : a preset to start from instead of `BASE`.
     features : computes from Lab the image (h, w, c) whose patches the graph compares; None for Lab itself.
@@ -43,6 +47,7 @@ class Variant:
     hook: Hook | None = None
     features: Callable[[Tensor], Tensor] | None = None
     coords: float = 1.0
+    inside: Callable[[Any, Any], AbstractContextManager[dict[str, Any]]] | None = None
     peer: tuple[int, ...] = ()
 
 
@@ -323,6 +328,11 @@ VARIANTS: dict[str, Variant] = {
     "patches": Variant("`patches` (structure 0.5)", preset="patches"),
     "patches 0.7": Variant("`patches`, structure 0.7", {"structure": 0.7}, "patches"),
     "patches 1": Variant("`patches`, structure 1", {"structure": 1.0}, "patches"),
+    "alike 1": Variant("`patches`, similar places alike, bonus 1", preset="patches", inside=partial(alike, 1.0)),
+    "alike 4": Variant("`patches`, similar places alike, bonus 4", preset="patches", inside=partial(alike, 4.0)),
+    "regions": Variant(
+        "`patches`, three regions of each picture in pairs", preset="patches", inside=partial(regions, 3)
+    ),
     "painterly": Variant("`painterly`", preset="painterly"),
     "brush": Variant("`brush`", preset="brush"),
     "brush 0.25": Variant("`brush`, structure 0.25", {"structure": 0.25}, "brush"),

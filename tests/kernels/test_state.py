@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from functools import partial
 
 import numpy as np
 import pytest
@@ -154,6 +155,41 @@ def test_torch_has_one_thread_inside_and_its_own_again_outside():
         assert (torch.get_num_threads(), threads.count()) == (2, 2)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """Two threads for torch, and a helper for the second one, whatever the machine has."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_works_apart_have_one_thread_each_and_the_callers_gradients(two_threads):
+    together = threading.Barrier(2)
+
+    def work(name):
+        together.wait(10)  # breaks unless both run at the same time
+        return name, torch.get_num_threads(), torch.is_grad_enabled(), threading.get_ident()
+
+    with torch.no_grad():
+        first, second = threads.apart([partial(work, "first"), partial(work, "second")])
+    assert first[:3] == ("first", 1, False)
+    assert second[:3] == ("second", 1, False)
+    assert first[3] != second[3]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_more_works_than_threads_and_errors_of_any_of_them(two_threads, count):
+    torch.set_num_threads(count)
+    assert threads.apart([lambda i=i: i for i in range(5)]) == list(range(5))
+    for broken in range(3):
+        with pytest.raises(ZeroDivisionError):
+            threads.apart([lambda i=i: 1 // i for i in range(-broken, 3 - broken)])
+    assert torch.get_num_threads() == count
 
 
 def test_threads_that_overlap_inside_leave_nothing_behind():

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
+from typing import TypeVar
 
 import torch
 
+Value = TypeVar("Value")
 _lock = Lock()
 _inside = 0  # how many are in `undisturbed`
 _count: int | None = None  # threads to work on meanwhile
@@ -71,6 +73,27 @@ def _kernels_share() -> bool:
     from glocal.kernels import select
 
     return select.chosen("graph_conv", "cpu").name == "cpu"
+
+
+def apart(works: Sequence[Callable[[], Value]]) -> list[Value]:
+    """Call each function on a thread of its own, on which torch and our kernels use no other. Return the results in order.
+
+    >>> apart([lambda: 1, lambda: 2])
+    [1, 2]
+    """
+    gradients = torch.is_grad_enabled()
+
+    def alone(work: Callable[[], Value]) -> Value:
+        torch.set_num_threads(1)
+        with torch.set_grad_enabled(gradients):
+            return work()
+
+    with one_thread() as before:
+        futures = [workers().submit(alone, work) for work in works[1:before]]
+        found = [works[0]()]
+        for future, work in zip(futures, works[1:], strict=False):
+            found.append(work() if future.cancel() else future.result())  # it is not waited for if it has not begun
+        return found + [work() for work in works[1 + len(futures) :]]
 
 
 def share(parts: int, work: Callable[[int], None]) -> None:
