@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
-from glocal.kernels.cpu.helpers import hand_over
+from glocal.kernels.cpu.standby import hand_over
 from glocal.kernels.cpu.threads import count
 from glocal.kernels.known import ChangedError
 

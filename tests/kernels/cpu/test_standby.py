@@ -9,27 +9,27 @@ import time
 import numpy as np
 import pytest
 
-from glocal.kernels.cpu import helpers
+from glocal.kernels.cpu import standby
 
 
 @pytest.fixture
 def two_cores(monkeypatch):
     """One helper, whatever the machine has, and none from earlier tests."""
-    monkeypatch.setattr(helpers, "_begun", [])
+    monkeypatch.setattr(standby, "_begun", [])
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
 
 
 def come_back():
     """Wait until the helper can be given another task, which is just after the end of the last one."""
     end = time.monotonic() + 10
-    while helpers._begun[0].task is not None:
+    while standby._begun[0].task is not None:
         assert time.monotonic() < end
 
 
 def test_a_task_runs_on_another_thread_and_the_next_on_the_same(two_cores):
     seen = []
     for _ in range(3):
-        task = helpers.hand_over(lambda: seen.append(threading.get_ident()))
+        task = standby.hand_over(lambda: seen.append(threading.get_ident()))
         task.wait()
         come_back()
     assert len(set(seen)) == 1
@@ -38,19 +38,19 @@ def test_a_task_runs_on_another_thread_and_the_next_on_the_same(two_cores):
 
 def test_a_busy_helper_is_not_waited_for(two_cores):
     inside, leave = threading.Event(), threading.Event()
-    task = helpers.hand_over(lambda: (inside.set(), leave.wait()))
+    task = standby.hand_over(lambda: (inside.set(), leave.wait()))
     assert inside.wait(10)
-    assert helpers.hand_over(lambda: None) is None
+    assert standby.hand_over(lambda: None) is None
     leave.set()
     task.wait()
 
 
 def test_a_helper_that_is_awake_waits_for_the_callers_own_part(two_cores, monkeypatch):
-    monkeypatch.setattr(helpers, "_PATIENCE", 20_000_000)  # about a second
-    helpers.hand_over(lambda: None).wait()
+    monkeypatch.setattr(standby, "_PATIENCE", 20_000_000)  # about a second
+    standby.hand_over(lambda: None).wait()
     come_back()
     seen, counter = [], np.zeros(1, np.int64)
-    task = helpers.hand_over(seen.append, 1, begun=counter)
+    task = standby.hand_over(seen.append, 1, begun=counter)
     time.sleep(0.05)
     assert not seen
     counter[0] = 1
@@ -60,11 +60,11 @@ def test_a_helper_that_is_awake_waits_for_the_callers_own_part(two_cores, monkey
 
 @pytest.mark.parametrize("awake", [True, False])
 def test_a_counter_that_never_moves_holds_no_task_back(two_cores, awake):
-    helpers.hand_over(lambda: None).wait()
+    standby.hand_over(lambda: None).wait()
     come_back()
     if not awake:
         time.sleep(0.05)
-    helpers.hand_over(lambda: None, begun=np.zeros(1, np.int64)).wait()
+    standby.hand_over(lambda: None, begun=np.zeros(1, np.int64)).wait()
 
 
 def test_an_error_reaches_who_waits_and_the_helper_lives_on(two_cores):
@@ -72,15 +72,15 @@ def test_an_error_reaches_who_waits_and_the_helper_lives_on(two_cores):
         raise KeyError("part")
 
     with pytest.raises(KeyError, match="part"):
-        helpers.hand_over(broken).wait()
+        standby.hand_over(broken).wait()
     come_back()
-    helpers.hand_over(lambda: None).wait()
+    standby.hand_over(lambda: None).wait()
 
 
 def test_the_arguments_of_a_task_are_not_kept(two_cores):
     given = object()
     before = sys.getrefcount(given)
-    task = helpers.hand_over(lambda _: None, given)
+    task = standby.hand_over(lambda _: None, given)
     task.wait()
     assert sys.getrefcount(given) == before
 
@@ -88,13 +88,13 @@ def test_the_arguments_of_a_task_are_not_kept(two_cores):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_child_makes_its_own_helpers(two_cores):
-    helpers.hand_over(lambda: None).wait()
+    standby.hand_over(lambda: None).wait()
     child = os.fork()
     if child == 0:
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(10)
-            helpers.hand_over(lambda: None).wait()
+            standby.hand_over(lambda: None).wait()
             os._exit(7)
         finally:
             os._exit(1)
@@ -103,14 +103,14 @@ def test_a_child_makes_its_own_helpers(two_cores):
 
 def test_an_interrupt_loses_no_helper(two_cores):
     """It may come before any line of `hand_over`."""
-    helpers.hand_over(lambda: None).wait()
+    standby.hand_over(lambda: None).wait()
     lines = 0
     while True:
         come_back()
         seen = set()
 
         def trace(frame, event, _, seen=seen, lines=lines):
-            if frame.f_code is helpers.hand_over.__code__ and event == "line" and frame.f_lineno not in seen:
+            if frame.f_code is standby.hand_over.__code__ and event == "line" and frame.f_lineno not in seen:
                 seen.add(frame.f_lineno)  # a line is traced again where its `with` ends
                 if len(seen) > lines:
                     raise KeyboardInterrupt
@@ -119,7 +119,7 @@ def test_an_interrupt_loses_no_helper(two_cores):
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            task = helpers.hand_over(lambda: None)
+            task = standby.hand_over(lambda: None)
         except KeyboardInterrupt:
             lines += 1
             continue
@@ -129,7 +129,7 @@ def test_an_interrupt_loses_no_helper(two_cores):
         break
     assert lines > 3
     come_back()
-    helpers.hand_over(lambda: None).wait()
+    standby.hand_over(lambda: None).wait()
 
 
 def test_a_thread_that_cannot_start_is_no_helper(two_cores, monkeypatch):
@@ -138,8 +138,8 @@ def test_a_thread_that_cannot_start_is_no_helper(two_cores, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", fail)
-        assert helpers.hand_over(lambda: None) is None
-    helpers.hand_over(lambda: None).wait()
+        assert standby.hand_over(lambda: None) is None
+    standby.hand_over(lambda: None).wait()
 
 
 def test_threads_together_begin_no_more_helpers_than_one(two_cores):
@@ -147,12 +147,12 @@ def test_threads_together_begin_no_more_helpers_than_one(two_cores):
 
     def work():
         ready.wait()
-        tasks.append(helpers.hand_over(time.sleep, 0.05))
+        tasks.append(standby.hand_over(time.sleep, 0.05))
 
     threads = [threading.Thread(target=work) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(helpers._begun) == 1
+    assert len(standby._begun) == 1
     assert sum(task is not None for task in tasks) == 1
