@@ -8,8 +8,11 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
-from glocal.kernels.cpu import standby
+from glocal.bench.conv import local_graph
+from glocal.kernels.cpu import standby, turns
+from glocal.nn import GraphConv
 
 
 @pytest.fixture
@@ -22,7 +25,7 @@ def two_cores(monkeypatch):
 def come_back():
     """Wait until the helper can be given another task, which is just after the end of the last one."""
     end = time.monotonic() + 10
-    while standby._begun[0].task is not None:
+    while not standby._begun[0].free():
         assert time.monotonic() < end
 
 
@@ -65,6 +68,34 @@ def test_a_counter_that_never_moves_holds_no_task_back(two_cores, awake):
     if not awake:
         time.sleep(0.05)
     standby.hand_over(lambda: None, begun=np.zeros(1, np.int64)).wait()
+
+
+def test_a_helper_whose_task_is_over_is_given_the_next(two_cores):
+    """It has nothing left to do but to return to Python, for which it may have to wait."""
+    inside, leave = threading.Event(), threading.Event()
+    first = standby.hand_over(lambda: (inside.set(), leave.wait(10)))
+    assert inside.wait(10)
+    first.over = True
+    second = standby.hand_over(lambda: None)
+    assert standby.hand_over(lambda: None) is None  # one at a time
+    leave.set()
+    second.wait()
+    come_back()
+
+
+def test_shared_work_is_over_when_all_its_parts_are_done(two_cores, monkeypatch):
+    given = []
+
+    def hand_over(*args, **options):
+        given.append(standby.hand_over(*args, **options))
+        return given[-1]
+
+    monkeypatch.setattr(turns, "hand_over", hand_over)
+    monkeypatch.setattr(turns, "count", lambda: 2)
+    graph, layer = local_graph(16000, 5), GraphConv(4, 4, degree=5)
+    layer(torch.rand(16000, 4), graph)
+    assert given
+    assert all(task.over for task in given)
 
 
 def test_an_error_reaches_who_waits_and_the_helper_lives_on(two_cores):

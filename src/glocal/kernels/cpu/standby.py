@@ -62,11 +62,14 @@ def _watch(mail, patience):
 
 
 class Task:
-    """A call that a helper makes, not before the counter `begun` has moved or the helper's patience ends."""
+    """A call that a helper makes, not before the counter `begun` has moved or the helper's patience ends.
+
+    Who gave it sets `over` where nothing is left to do for it: its helper may then still wait for the interpreter.
+    """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], begun: np.ndarray) -> None:
         self._function, self._args = function, args
-        self.begun = begun
+        self.begun, self.over = begun, False
         self._error: BaseException | None = None
         self._running = Lock()
         self._running.acquire()
@@ -88,19 +91,24 @@ class Task:
 
 
 class _Helper(Thread):
-    """A thread that runs one task after the other. Between them `task` is None."""
+    """A thread that runs one task after the other: `task` is what it runs, `coming` what it has been given since."""
 
     def __init__(self) -> None:
         super().__init__(name="glocal-helper", daemon=True)
         self.task: Task | None = None
+        self.coming: Task | None = None
         self._mail = np.zeros(1, np.int64)
         self._bell = Lock()
         self._bell.acquire()
 
+    def free(self) -> bool:
+        """Whether it would begin a task at once."""
+        return self.coming is None and (self.task is None or self.task.over)
+
     def ring(self, task: Task) -> None:
-        """Give it a task; it must have none."""
+        """Give it a task; it must be free."""
         begun = task.begun.ctypes.data
-        self.task = task  # it keeps the counter at that address
+        self.coming = task  # it keeps the counter at that address
         self._mail[0] = begun
         self._bell.release()  # nothing, not even an interrupt, comes between these three lines
 
@@ -108,9 +116,10 @@ class _Helper(Thread):
         mail = self._mail.ctypes.data
         while True:
             self._bell.acquire()
+            self._mail[0] = 0
+            self.task, self.coming = self.coming, None
             if self.task is not None:
                 self.task.run()
-            self._mail[0] = 0
             self.task = None  # and with it the arrays
             _watch(mail, _PATIENCE)
 
@@ -136,7 +145,7 @@ def hand_over(function: Callable[..., Any], *args: Any, begun: np.ndarray = _NOW
     task = Task(function, args, begun)
     with _giving:
         for helper in _begun:
-            if helper.task is None:
+            if helper.free():
                 helper.ring(task)
                 return task
         if len(_begun) >= (os.cpu_count() or 1) - 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -90,10 +90,13 @@ def apart(works: Sequence[Callable[[], Value]]) -> list[Value]:
 
     with one_thread() as before:
         futures = [workers().submit(alone, work) for work in works[1:before]]
-        found = [works[0]()]
-        for future, work in zip(futures, works[1:], strict=False):
-            found.append(work() if future.cancel() else future.result())  # it is not waited for if it has not begun
-        return found + [work() for work in works[1 + len(futures) :]]
+        try:
+            found = [works[0]()]
+            for future, work in zip(futures, works[1:], strict=False):
+                found.append(work() if future.cancel() else future.result())  # it is not waited for if it has not begun
+            return found + [work() for work in works[1 + len(futures) :]]
+        finally:  # no thread is left that would set the number of threads later
+            wait([future for future in futures if not future.cancel()])
 
 
 def share(parts: int, work: Callable[[int], None]) -> None:

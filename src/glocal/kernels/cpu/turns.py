@@ -88,9 +88,11 @@ def share_turns(parts: int, loop: Any, *args: Any) -> None:
     turns = np.zeros(3 * _APART, np.int64)
     tasks = [hand_over(loop, turns, *args, begun=turns) for _ in range(min(count(), parts) - 1)]
     loop(turns, *args)
-    if tasks and not _all_done(turns, parts, _PATIENCE):
-        for task in tasks:
-            if task is not None:
-                task.wait()
+    given = [task for task in tasks if task is not None]
+    if given and not _all_done(turns, parts, _PATIENCE):
+        for task in given:
+            task.wait()
+    for task in given:
+        task.over = True
     if turns[2 * _APART]:
         raise ChangedError
