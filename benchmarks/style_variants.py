@@ -328,6 +328,7 @@ VARIANTS: dict[str, Variant] = {
     "patches": Variant("`patches` (structure 0.5)", preset="patches"),
     "patches 0.7": Variant("`patches`, structure 0.7", {"structure": 0.7}, "patches"),
     "patches 1": Variant("`patches`, structure 1", {"structure": 1.0}, "patches"),
+    "alike 0": Variant("`patches`, as many more sweeps, no bonus", preset="patches", inside=partial(alike, 0.0)),
     "alike 1": Variant("`patches`, similar places alike, bonus 1", preset="patches", inside=partial(alike, 1.0)),
     "alike 4": Variant("`patches`, similar places alike, bonus 4", preset="patches", inside=partial(alike, 4.0)),
     "regions": Variant(

@@ -95,8 +95,15 @@ def test_geometric_layer_equals_indexing():
 def test_interleave_takes_turns_and_warms_up():
     seen: list[str] = []
     times = timing.interleave({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}, repeats=2, warmup=1)
-    assert seen == ["a", "b", "a", "b", "a", "b"]
+    assert seen == ["a", "b", *["a", "a", "b", "b"] * 2]  # a short work runs once more before it is timed
     assert set(times) == {"a", "b"}
+
+
+def test_interleave_repeats_no_long_work(monkeypatch):
+    monkeypatch.setattr(timing, "_SHORT", 0.0)
+    seen: list[str] = []
+    timing.interleave({"a": lambda: seen.append("a")}, repeats=3, warmup=1)
+    assert seen == ["a"] * 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from /proc")

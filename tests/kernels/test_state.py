@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -190,6 +191,13 @@ def test_more_works_than_threads_and_errors_of_any_of_them(two_threads, count):
         with pytest.raises(ZeroDivisionError):
             threads.apart([lambda i=i: 1 // i for i in range(-broken, 3 - broken)])
     assert torch.get_num_threads() == count
+
+
+def test_works_run_in_the_caller_where_there_can_be_no_more_threads(two_threads, monkeypatch):
+    ended = ThreadPoolExecutor(1)
+    ended.shutdown()
+    monkeypatch.setattr(threads, "workers", lambda: ended)
+    assert threads.apart([threading.get_ident, threading.get_ident]) == [threading.get_ident()] * 2
 
 
 def test_threads_that_overlap_inside_leave_nothing_behind():

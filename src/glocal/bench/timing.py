@@ -54,20 +54,23 @@ def interleave(works: Mapping[str, Callable[[], Any]], *, repeats: int, warmup: 
     >>> sorted(interleave({"a": lambda: None, "b": lambda: None}, repeats=3))
     ['a', 'b']
     """
-    for work in works.values():
-        for _ in range(warmup):
-            work()
+
+    def timed(work: Callable[[], Any]) -> float:
+        start = time.perf_counter()
+        work()
+        return time.perf_counter() - start
+
+    last = {name: [timed(work) for _ in range(warmup)][-1:] for name, work in works.items()}
     seconds: dict[str, list[float]] = {name: [] for name in works}
     collecting = gc.isenabled()
     gc.disable()
     try:
         for _ in range(repeats):
             for name, work in works.items():
-                if seconds[name] and seconds[name][-1] < _SHORT:
+                if min(last[name], default=_SHORT) < _SHORT:
                     work()
-                start = time.perf_counter()
-                work()
-                seconds[name].append(time.perf_counter() - start)
+                last[name] = [timed(work)]
+                seconds[name] += last[name]
     finally:
         if collecting:
             gc.enable()

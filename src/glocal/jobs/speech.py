@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -9,8 +10,6 @@ from glocal.apps.speech.options import AudioOutput, SpeechFiles, SpeechOptions
 from glocal.files.audio.formats import SUFFIXES
 from glocal.jobs.job import Cost, Header, Inputs, Job, said
 from glocal.progress import Callback, Meter
-
-_LIGHT = ("frames", "nonlocal", "local")
 
 
 @dataclass(frozen=True)
@@ -49,14 +48,15 @@ class SpeechJob(Job):
         """Estimate the memory of the libraries and one block, and a tenth of the recording's time plus the start."""
         info = header.sound
         if info is None:
-            return Cost("standard input", memory=self._memory(60, 2), seconds=None)
+            return Cost("standard input", memory=self._memory(math.inf, 2), seconds=None)
         seconds = info.seconds or 0.0
         size = f"{seconds:.1f} s, {info.rate} Hz, {info.channels} channel{'s' * (info.channels > 1)}"
-        return Cost(size, memory=self._memory(seconds, info.channels), seconds=3 + 0.1 * seconds)
+        memory = self._memory(info.seconds or math.inf, info.channels)
+        return Cost(size, memory=memory, seconds=3 + 0.1 * seconds)
 
     def _memory(self, seconds: float, channels: int) -> int:
-        frames = self.options.model in _LIGHT or (self.options.model == "auto" and self.options.sigma is not None)
-        longest, common, each = (14, 4, 3) if frames else (17, 14, 9)  # seconds of a block, MiB a second
+        light = self.options.network in ("frames", "nonlocal", "local")  # else voice, or a file of either
+        longest, common, each = (14, 5, 4) if light else (17, 18, 13)  # MiB a second of a block
         return int(390 + min(seconds, longest) * (common + each * channels)) << 20
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:

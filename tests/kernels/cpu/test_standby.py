@@ -49,16 +49,31 @@ def test_a_busy_helper_is_not_waited_for(two_cores):
 
 
 def test_a_helper_that_is_awake_waits_for_the_callers_own_part(two_cores, monkeypatch):
-    monkeypatch.setattr(standby, "_PATIENCE", 20_000_000)  # about a second
-    standby.hand_over(lambda: None).wait()
-    come_back()
     seen, counter = [], np.zeros(1, np.int64)
-    task = standby.hand_over(seen.append, 1, begun=counter)
-    time.sleep(0.05)
-    assert not seen
-    counter[0] = 1
+    with monkeypatch.context() as patch:
+        patch.setattr(standby, "_PATIENCE", 10**12)
+        standby.hand_over(lambda: None).wait()
+        come_back()
+        task = standby.hand_over(seen.append, 1, begun=counter)
+        time.sleep(0.05)
+    try:
+        assert not seen
+    finally:
+        counter[0] = 1
     task.wait()
     assert seen == [1]
+
+
+def test_the_code_that_helpers_wait_in_is_loaded_before_they_begin(two_cores, monkeypatch):
+    """A fork must not find a helper in the compiler, whose lock the child would inherit."""
+    loaded = []
+
+    def watch(mail, patience):
+        loaded.append(threading.get_ident())
+
+    monkeypatch.setattr(standby, "_watch", watch)
+    standby.hand_over(lambda: None).wait()
+    assert loaded[0] == threading.get_ident()
 
 
 @pytest.mark.parametrize("awake", [True, False])

@@ -50,7 +50,7 @@ class SpeechStream:
     options : SpeechOptions or None
         As for `denoise_speech`. The models `local` and `nonlocal` need `sigma`.
     block : float or None
-        Seconds that the model computes at once; None is 20 for `voice`, 10 for `frames` and 4 for the paper's models.
+        Seconds that the model computes at once; None is 12 for `voice`, 10 for `frames` and 4 for the paper's models.
         Smaller blocks come out sooner. They take more time, because the surroundings of each block are computed again.
     denoiser : Denoiser or None
         A model that is loaded already, instead of the one that the options name.

@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 
 from glocal.kernels.cpu.compiled import njit
 
-_PATIENCE = 10_000  # looks before a helper sleeps: about 300 microseconds
+_PATIENCE = 250  # looks before a helper sleeps: about 300 microseconds
 _PAUSE = platform.machine().lower() in ("x86_64", "amd64")
 
 
@@ -52,13 +52,27 @@ def _pause(typing: Any) -> Any:
     return types.void(), generate
 
 
+if os.name == "posix":
+    _let_others = types.ExternalFunction("sched_yield", types.int32())
+else:
+
+    @njit(nogil=True)
+    def _let_others():
+        """Nothing: Windows has no such function."""
+
+
 @njit(nogil=True, cache=True)
 def _watch(mail, patience):
-    """Look up to `patience` times for a counter's address in `mail`, then until that counter has moved."""
+    """Look up to `patience` times for a counter's address in `mail`, then until that counter has moved.
+
+    In between, threads of torch that are woken for an operation get the core.
+    """
     look = 0
     while look < patience and (_look(mail) == 0 or _look(_look(mail)) == 0):
         look += 1
-        _pause()
+        for _ in range(40):
+            _pause()
+        _let_others()
 
 
 class Task:
@@ -103,7 +117,8 @@ class _Helper(Thread):
 
     def free(self) -> bool:
         """Whether it would begin a task at once."""
-        return self.coming is None and (self.task is None or self.task.over)
+        task = self.task
+        return self.coming is None and (task is None or task.over)
 
     def ring(self, task: Task) -> None:
         """Give it a task; it must be free."""
@@ -143,6 +158,8 @@ def hand_over(function: Callable[..., Any], *args: Any, begun: np.ndarray = _NOW
     True
     """
     task = Task(function, args, begun)
+    if not _begun:
+        _watch(_NOW.ctypes.data, 0)  # compiled here: a fork must not find its thread in the compiler
     with _giving:
         for helper in _begun:
             if helper.free():

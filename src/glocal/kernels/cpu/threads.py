@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import cache
 from threading import Lock
 from typing import TypeVar
@@ -76,7 +76,7 @@ def _kernels_share() -> bool:
 
 
 def apart(works: Sequence[Callable[[], Value]]) -> list[Value]:
-    """Call each function on a thread of its own, on which torch and our kernels use no other. Return the results in order.
+    """Call each function on a thread of its own, on which torch uses no other. Return the results in order.
 
     >>> apart([lambda: 1, lambda: 2])
     [1, 2]
@@ -89,7 +89,10 @@ def apart(works: Sequence[Callable[[], Value]]) -> list[Value]:
             return work()
 
     with one_thread() as before:
-        futures = [workers().submit(alone, work) for work in works[1:before]]
+        futures: list[Future[Value]] = []
+        with suppress(RuntimeError):  # Python ends, and there can be no more threads
+            for work in works[1:before]:
+                futures.append(workers().submit(alone, work))
         try:
             found = [works[0]()]
             for future, work in zip(futures, works[1:], strict=False):
