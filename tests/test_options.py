@@ -107,7 +107,7 @@ PICTURE = np.zeros((16, 16, 3), np.uint8)
 @pytest.mark.parametrize(
     ("call", "arguments", "text"),
     [
-        (glocal.denoise, {"image": PICTURE, "sigma": "x"}, r"denoise: `sigma` \(='x'\) must be positive"),
+        (glocal.denoise, {"image": PICTURE, "sigma": "x"}, r"denoise: `sigma` \(='x'\) must be above 0 and at most 10"),
         (glocal.denoise, {"image": PICTURE, "model": 3}, r"denoise: `model` \(=3\) must be a text"),
         (glocal.denoise, {"image": PICTURE, "device": 3}, r"denoise: `device` \(=3\) must be cpu, cuda or cuda:N"),
         (glocal.recolor, {"photo": PICTURE, "reference": PICTURE, "colors": "x"}, "must be a whole number"),

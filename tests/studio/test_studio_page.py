@@ -143,6 +143,8 @@ def _one_to_one(page, where):
     """Sizes of the pictures, and whether each is shown with one pixel of the screen for a pixel, where there is room."""
     script = """all => all.map(one => [one.naturalWidth, one.naturalHeight, getComputedStyle(one).objectFit == 'none'
         && one.clientWidth >= one.naturalWidth && one.clientHeight >= one.naturalHeight])"""
+    loaded = "where => [...document.querySelectorAll(where)].every(one => one.complete && one.naturalWidth > 0)"
+    page.wait_for_function(loaded, arg=f"{where} img")
     return page.eval_on_selector_all(f"{where} img", script)
 
 

@@ -341,9 +341,14 @@ def test_damaged_and_foreign_weights_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("image", "settings", "error", "text"),
     [
-        (np.zeros((20, 20)), {"sigma": 0}, ArgumentError, r"`sigma` \(=0\) must be positive.*25/255"),
-        (np.zeros((20, 20)), {"sigma": -0.1}, ArgumentError, r"`sigma` \(=-0.1\) must be positive"),
-        (np.zeros((20, 20)), {"sigma": 25}, ArgumentError, r"`sigma` \(=25\) must be positive, in units of \[0, 1\]"),
+        (np.zeros((20, 20)), {"sigma": 0}, ArgumentError, r"`sigma` \(=0\) must be above 0.*25/255"),
+        (np.zeros((20, 20)), {"sigma": -0.1}, ArgumentError, r"`sigma` \(=-0.1\) must be above 0"),
+        (
+            np.zeros((20, 20)),
+            {"sigma": 25},
+            ArgumentError,
+            r"`sigma` \(=25\) must be above 0 and at most 10, in units of \[0, 1\]",
+        ),
         (np.zeros((5, 5)), {}, InputError, r"\(h=5, w=5\) is smaller than 8 x 8.*Use a larger one"),
         (np.full((20, 20), np.nan), {}, InputError, "400 values are NaN or infinite"),
         (

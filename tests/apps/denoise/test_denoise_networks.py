@@ -161,7 +161,7 @@ def test_messages():
         ImageDenoiser(Architecture("none"), sigma=0)
     with pytest.raises(ArgumentError, match=r"`recipe` \(='deep'\) must be one of pretrain, local"):
         TrainOptions("deep")
-    with pytest.raises(ArgumentError, match=r"`sigma` \(=-1\) must be positive"):
+    with pytest.raises(ArgumentError, match=r"`sigma` \(=-1\) must be above 0"):
         TrainOptions(sigma=-1)
     with pytest.raises(ArgumentError, match=r"`epochs` \(=0\) must be a whole number of at least 1"):
         TrainOptions(epochs=0)

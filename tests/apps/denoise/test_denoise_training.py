@@ -194,7 +194,7 @@ def test_comparison_of_two_seeds_lists_every_method(tmp_path):
         trained(tmp_path, 0.07)
     with pytest.raises(InputError, match="0 test photos"):
         compare(Photos(photos.images[:2], np.array(["train", "validation"]), ("a", "b")), EvalOptions())
-    with pytest.raises(ArgumentError, match=r"eval: `sigma` \(=0\) must be positive"):
+    with pytest.raises(ArgumentError, match=r"eval: `sigma` \(=0\) must be above 0"):
         EvalOptions(sigma=0)
 
 

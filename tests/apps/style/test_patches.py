@@ -228,7 +228,7 @@ def test_options_of_the_networks_are_refused(pictures):
     with pytest.raises(ArgumentError, match="`iterations`"):
         stylize(*pictures, options=style_options("patches", {}), iterations=5)
     assert style_options("patches", {"structure": 1}).anchor == 0  # so a recipe does not name it
-    with pytest.raises(ArgumentError, match="`init` and `checkpoint` must be left out with the preset patches"):
+    with pytest.raises(ArgumentError, match="stylize: `init` must be left out with the preset patches"):
         stylize(*pictures, preset="patches", size=16, init="photo")
 
 

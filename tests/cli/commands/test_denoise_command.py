@@ -76,8 +76,8 @@ def test_sixteen_bit_alpha_palette_and_cmyk(folder):
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["photo.png", "--sigma", "0"], 2, "`sigma` (=0.0) must be positive"),
-        (["photo.png", "--sigma", "-0.1"], 2, "must be positive"),
+        (["photo.png", "--sigma", "0"], 2, "`sigma` (=0.0) must be above 0"),
+        (["photo.png", "--sigma", "-0.1"], 2, "must be above 0"),
         (["photo.png", "--sigma", "loud"], 2, "is not a noise level"),
         (["photo.png", "--model", "huge"], 2, "is unknown. Try: choose one of auto, local, nonlocal, wide"),
         (["photo.png", "--model", "gone.safetensors"], 6, "no such file"),

@@ -93,7 +93,7 @@ def _sigma_option() -> Any:
         "Noise in units of [0, 1], such as 25/255.",
         above=0,
         max=10,
-        must="be positive, in units of [0, 1]",
+        must="be above 0 and at most 10, in units of [0, 1]",
         remedy="The paper uses 0.07.",
         parse=_parse_level,
     )
@@ -188,7 +188,7 @@ class DenoiseOptions(Options):
         "Standard deviation of the noise in units of [0, 1], such as 0.1 or 25/255; auto (None in Python) estimates it.",
         above=0,
         max=10,
-        must="be positive, in units of [0, 1]",
+        must="be above 0 and at most 10, in units of [0, 1]",
         remedy="Write 25/255 for 25 of 255, or leave it out to estimate it.",
         parse=parse_level,
         metavar="<auto|number>",

@@ -96,9 +96,10 @@ def paint(task: Task, options: StyleOptions, callback: Callable[[Progress], bool
     ArgumentError
         If the task has a start or a checkpoint.
     """
-    if task.start is not None or task.checkpoint is not None:
-        message = "stylize: `init` and `checkpoint` must be left out with the preset patches, which starts from matches. Use another preset."
-        raise ArgumentError(message)
+    for name, given in (("init", task.start), ("checkpoint", task.checkpoint)):
+        if given is not None:
+            message = f"stylize: `{name}` must be left out with the preset patches, which starts from matches. Use another preset."
+            raise ArgumentError(message)
     h, w = task.photo.shape[0], task.photo.shape[1]
     shapes = level_shapes((h, w), options.coarsest)
     plan = [piece_rounds(shape, level) for level, shape in enumerate(shapes)]
