@@ -53,6 +53,24 @@ def speech(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def speech_leads(elsewhere: list[dict[str, Any]]) -> list[str]:
+    """One row per method: what it gains over RNNoise, for `voice` in our run, for the others where RNNoise was measured with them."""
+    here = json.loads((RESULTS / "speech_noise.json").read_text(encoding="utf-8"))["rows"]
+    runs = [[row for row in here if row["method"] in ("voice", "RNNoise")], elsewhere]
+    sets = list(dict.fromkeys(row["set"] for row in elsewhere))
+    lines = [f"| method | {' | '.join(sets)} |", "|---" * (len(sets) + 1) + "|"]
+    for rows in runs:
+        found = {(row["method"], row["set"]): row for row in rows}
+        for method in (name for name in dict.fromkeys(row["method"] for row in rows) if name != "RNNoise"):
+            pairs = [(found[method, name], found["RNNoise", name]) for name in sets]
+            cells = (
+                " / ".join(f"{a[key] - b[key]:+.{n}f}" for key, n in (("si_sdr", 1), ("pesq", 2), ("stoi", 3)))
+                for a, b in pairs
+            )
+            lines.append(f"| {f'`{method}`' if rows is runs[0] else method} | {' | '.join(cells)} |")
+    return lines
+
+
 def speech_length(rows: list[dict[str, Any]]) -> list[str]:
     """One row per file and model: time, processor time, speed and memory of the whole command."""
     lines = ["| file | model | seconds | processor seconds | faster than real time | peak memory |", "|---" * 6 + "|"]
@@ -246,7 +264,12 @@ TIMED = {  # these state the machine below the table
     "studio": studio,
     "style_agreement": style_agreement,
 }
-SCORED = {"graph_controls": graph_controls, "train_controls": train_controls, "voice_graph": voice_graph}
+SCORED = {
+    "graph_controls": graph_controls,
+    "speech_leads": speech_leads,
+    "train_controls": train_controls,
+    "voice_graph": voice_graph,
+}
 
 
 def table(kept: dict[str, Any]) -> str:
