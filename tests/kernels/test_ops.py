@@ -98,8 +98,15 @@ def test_a_result_can_be_written_to_while_torch_watches(single, backend):
 
 def test_a_signal_with_four_axes_is_refused():
     x, neighbors, weights, filters = inputs("graph_conv", batch=1, dtype=torch.float32)
-    with pytest.raises(ArgumentError, match=r"must be .m, c. or .b, m, c., and .n, d. int32"):
+    with pytest.raises(ArgumentError, match=r"must be \(b, m, c\) and \(n, d\) int32"):
         ops.graph_conv(x[None], neighbors, weights, filters)
+
+
+@pytest.mark.parametrize("name", ["graph_conv", "shared_conv", "extract"])
+def test_operators_themselves_take_batches_only(name):
+    x, *rest = inputs(name, grad=False)
+    with pytest.raises(ArgumentError, match=rf"{name}: x .* must be \(b, m, c\)"):
+        getattr(torch.ops.glocal, name)(x[0], *rest)
 
 
 @pytest.mark.parametrize("grid", [False, True])
@@ -278,7 +285,7 @@ def test_the_reversed_graph_is_built_when_a_gradient_needs_it(monkeypatch):
     [
         (
             {1: torch.zeros(6, 3, dtype=torch.int64)},
-            r"graph_conv: x .* must be \(m, c\) or \(b, m, c\), and \(n, d\) int32",
+            r"graph_conv: x .* must be \(b, m, c\) and \(n, d\) int32",
         ),
         (
             {2: torch.ones(6, 2, dtype=torch.float64)},

@@ -225,6 +225,45 @@ def test_threads_that_overlap_inside_leave_nothing_behind():
         torch.set_num_threads(before)
 
 
+def test_a_thread_that_begins_inside_leaves_all_threads_to_later_ones(two_threads):
+    """What a thread sets is also the number of threads that begin later."""
+    inside, begun, left, seen = threading.Event(), threading.Event(), threading.Event(), []
+
+    def first():
+        with threads.one_thread():
+            inside.set()
+            begun.wait(10)
+        left.set()
+
+    def second():
+        with threads.one_thread():
+            begun.set()
+            left.wait(10)
+
+    for work in (first, second):
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait(10)
+    left.wait(10)
+    thread.join()
+    later = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    later.start()
+    later.join()
+    assert seen == [2]
+
+
+def test_a_thread_that_helps_apart_had_more_threads_before(two_threads):
+    """One that began outside of `apart` has as many as torch."""
+    together = threading.Barrier(2)
+
+    def work():
+        together.wait(10)
+        return torch.get_num_threads()
+
+    assert threads.workers().submit(lambda: torch.set_num_threads(2)).result() is None
+    assert threads.apart([work, work]) == [1, 1]
+
+
 def test_torch_keeps_its_threads_where_the_kernels_do_not_run(monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", "reference")
     before = torch.get_num_threads()

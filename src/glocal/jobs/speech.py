@@ -51,13 +51,15 @@ class SpeechJob(Job):
             return Cost("standard input", memory=self._memory(math.inf, 2), seconds=None)
         seconds = info.seconds or 0.0
         size = f"{seconds:.1f} s, {info.rate} Hz, {info.channels} channel{'s' * (info.channels > 1)}"
-        memory = self._memory(info.seconds or math.inf, info.channels)
+        memory = self._memory(info.seconds or math.inf, info.channels, info.rate)
         return Cost(size, memory=memory, seconds=3 + 0.1 * seconds)
 
-    def _memory(self, seconds: float, channels: int) -> int:
+    def _memory(self, seconds: float, channels: int, rate: int = 48000) -> int:
         light = self.options.network in ("frames", "nonlocal", "local")  # else voice, or a file of either
         longest, common, each = (14, 5, 4) if light else (17, 18, 13)  # MiB a second of a block
-        return int(390 + min(seconds, longest) * (common + each * channels)) << 20
+        if light:  # voice needs more for its layers, at another time than for samples
+            each += max(0, rate - 48000) * 26 / 2**20
+        return int(440 + min(seconds, longest) * (common + each * channels)) << 20
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:
         """One recording from file to file, block by block."""

@@ -53,7 +53,7 @@ def _gram(
 def _check(
     x: Tensor, neighbors: Tensor, weights: Tensor | None, filters: Tensor, shares: Tensor | None, *bias: Tensor
 ) -> None:
-    ops.check("gram", filters.new_empty(x.shape[-2:]), neighbors, weights, filters, *bias)
+    ops.check("gram", filters.new_empty(1, *x.shape[-2:]), neighbors, weights, filters, *bias)
     ops.check_filters("gram", filters, (neighbors.shape[1], x.shape[-1]))
     n = neighbors.shape[0]
     if shares is not None and (shares.shape[1:] != (n,) or shares.dtype != filters.dtype or len(shares) == 0):

@@ -28,7 +28,7 @@ backends. `graph_conv` and `lattice_conv` get one argument more, `bias` (maps,),
 reversed graph, built when first asked for. Indices and shapes have been checked before a kernel is called.
 
 `graph_conv`, `shared_conv` and `extract` of this module are functions that call their operators, `torch.ops.glocal`, or the
-kernel at once where the dispatcher has nothing to add. Their derivatives are in `derivatives`, the rules for vmap and
+kernel at once where the dispatcher has nothing to add. They also take a single signal (m, c). Their derivatives are in `derivatives`, the rules for vmap and
 autocast in `transforms`.
 """
 
@@ -77,10 +77,10 @@ def call_backend(name: str, x: Tensor, *args: Any) -> Any:
 
 def check(name: str, x: Tensor, neighbors: Tensor, weights: Tensor | None, *same: Tensor) -> None:
     """Refuse what a kernel could not read safely. `same` are tensors that must have the dtype of x."""
-    if neighbors.ndim != 2 or neighbors.dtype != torch.int32 or x.ndim not in (2, 3):
+    if neighbors.ndim != 2 or neighbors.dtype != torch.int32 or x.ndim != 3:
         message = (
             f"{name}: x {tuple(x.shape)} and `neighbors` {tuple(neighbors.shape)} {neighbors.dtype} must be "
-            "(m, c) or (b, m, c), and (n, d) int32. Use glocal.nn.functional."
+            "(b, m, c) and (n, d) int32. Use glocal.nn.functional."
         )
         raise ArgumentError(message)
     if weights is not None and weights.shape != neighbors.shape:

@@ -119,6 +119,8 @@ def test_streams_that_are_refused():
         SpeechStream(16000, block=0)
     with pytest.raises(ArgumentError, match=r"`block` \(='a'\) must be above 0"):
         SpeechStream(16000, block="a")
+    with pytest.raises(ArgumentError, match="block"):
+        SpeechStream(16000, block=True)
     with pytest.raises(ArgumentError, match=r"the model local needs the noise level before it starts. Give `sigma`"):
         SpeechStream(16000, options=SpeechOptions(model="local"))
     stream = SpeechStream(16000, denoiser=TINY)

@@ -1,6 +1,7 @@
 """The preset `patches`: pieces of a painting are found, chosen, averaged and handed down as the docstrings say."""
 
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -230,6 +231,8 @@ def test_options_of_the_networks_are_refused(pictures):
     assert style_options("patches", {"structure": 1}).anchor == 0  # so a recipe does not name it
     with pytest.raises(ArgumentError, match="stylize: `init` must be left out with the preset patches"):
         stylize(*pictures, preset="patches", size=16, init="photo")
+    with pytest.raises(ArgumentError, match="stylize: `checkpoint` must be left out with the preset patches"):
+        stylize(*pictures, preset="patches", size=16, checkpoint=SimpleNamespace(level=0, iteration=0))
 
 
 def test_the_estimate_grows_with_the_size():

@@ -87,7 +87,7 @@ class SpeechStream:
         denoiser: Denoiser | None = None,
     ) -> None:
         check_rate("SpeechStream", rate)
-        if block is not None and not (isinstance(block, Real) and 0 < block <= _LONGEST):
+        if block is not None and (isinstance(block, bool) or not isinstance(block, Real) or not 0 < block <= _LONGEST):
             message = f"SpeechStream: `block` (={block!r}) must be above 0 and at most {_LONGEST} seconds. Use 10."
             raise ArgumentError(message)
         self.options = options = options or SpeechOptions()

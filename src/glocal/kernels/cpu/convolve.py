@@ -16,7 +16,7 @@ from glocal.kernels.cpu.compiled import njit
 from glocal.kernels.cpu.edges import edge_dots, edge_gradients, gather_rows, row_vectors, scatter_rows
 from glocal.kernels.cpu.packing import SPARE, block_size, chunking, fill, turned
 from glocal.kernels.cpu.tiles import ROWS, product
-from glocal.kernels.cpu.turns import finish, take
+from glocal.kernels.cpu.turns import enter, finish, linger, take
 
 STRIP = 40  # rows of a block whose gradient stays in the first-level cache
 
@@ -99,24 +99,26 @@ def forward(x, neighbors, weights, packed, bias, n, s, d, c, m, first, last, y):
 
 
 @njit(nogil=True, cache=True)
-def forward_parts(turns, x, neighbors, weights, packed, bias, n, s, d, c, m, cuts, y):
+def forward_parts(turns, helps, x, neighbors, weights, packed, bias, n, s, d, c, m, cuts, y):
     """Take parts, which are the blocks from one of `cuts` to the next, and do `forward` for them."""
+    enter(turns, helps)
     part: int = take(turns)
     while part < cuts.size - 1:
         done = forward(x, neighbors, weights, packed, bias, n, s, d, c, m, cuts[part], cuts[part + 1], y)
         finish(turns, done)
         part = take(turns)
+    linger(turns, helps)
 
 
 @njit(nogil=True, cache=True)
-def backward_parts(
-    turns, x, neighbors, weights, packed, g, n, s, d, c, m, parts, blocks, cuts, lows, offsets, signal, edge, filters
-):
+def backward_parts(turns, helps, x, neighbors, weights, packed, g, n, s, d, c, m, parts, blocks, cuts, lows, offsets,
+                   signal, edge, filters):  # fmt: skip
     """Take parts, which are the blocks of a signal from one of `cuts` to the next, and do `backward` for them.
 
     Each part has its own copy of the filters' gradient, and of that of the signal: `offsets` says where it begins.
     """
     pieces, size, copy = cuts.size - 1, filters.size // parts, offsets[offsets.size - 1]
+    enter(turns, helps)
     part: int = take(turns)
     while part < parts:
         batch = part // pieces
@@ -130,6 +132,7 @@ def backward_parts(
                         edge, part * size, filters)  # fmt: skip
         finish(turns, done)
         part = take(turns)
+    linger(turns, helps)
 
 
 @njit(nogil=True, cache=True)

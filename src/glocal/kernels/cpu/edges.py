@@ -33,7 +33,7 @@ def row_vectors(c, itemsize):
 
 
 class _Rows:
-    """Writes what the three loops have in common."""
+    """Writes what the loops have in common."""
 
     def __init__(self, code: Code, c: Any, across: int) -> None:
         self.code, self.c = code, c

@@ -34,9 +34,13 @@ def one_thread() -> Iterator[int]:
     """Let torch work on one thread inside, and give the number that it had before.
 
     Where its steps are short, waiting for a second thread costs more than it brings: on two busy cores 0.06 s of work on
-    palettes took 3 s, and speech was ten times slower than on one.
+    palettes took 3 s, and speech was ten times slower than on one. Nothing is set where torch has one thread already: this
+    thread may have begun while another one is inside, and the number that it sets is that of later threads too.
     """
     before = torch.get_num_threads()
+    if before == 1:
+        yield 1
+        return
     torch.set_num_threads(1)
     try:
         yield before
@@ -77,6 +81,8 @@ def _kernels_share() -> bool:
 
 def apart(works: Sequence[Callable[[], Value]]) -> list[Value]:
     """Call each function on a thread of its own, on which torch uses no other. Return the results in order.
+
+    The functions see whether gradients are on, but not the caller's autocast.
 
     >>> apart([lambda: 1, lambda: 2])
     [1, 2]
