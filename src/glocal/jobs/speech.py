@@ -56,9 +56,8 @@ class SpeechJob(Job):
 
     def _memory(self, seconds: float, channels: int, rate: int = 48000) -> int:
         light = self.options.network in ("frames", "nonlocal", "local")  # else voice, or a file of either
-        longest, common, each = (14, 5, 4) if light else (17, 18, 13)  # MiB a second of a block
-        if light:  # voice needs more for its layers, at another time than for samples
-            each += max(0, rate - 48000) * 26 / 2**20
+        samples = max(0, rate - 48000) * 26 / 2**20  # voice needs more than this for its layers, at another time
+        longest, common, each = (14, 5, 4 + samples) if light else (17, 18, 13)  # MiB a second of a block
         return int(440 + min(seconds, longest) * (common + each * channels)) << 20
 
     def run_file(self, inputs: Inputs, progress: Callback | None) -> dict[str, Any]:

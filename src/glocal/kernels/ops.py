@@ -28,8 +28,8 @@ backends. `graph_conv` and `lattice_conv` get one argument more, `bias` (maps,),
 reversed graph, built when first asked for. Indices and shapes have been checked before a kernel is called.
 
 `graph_conv`, `shared_conv` and `extract` of this module are functions that call their operators, `torch.ops.glocal`, or the
-kernel at once where the dispatcher has nothing to add. They also take a single signal (m, c). Their derivatives are in `derivatives`, the rules for vmap and
-autocast in `transforms`.
+kernel at once where the dispatcher has nothing to add. They also take a single signal (m, c). Their derivatives are in
+`derivatives`, the rules for vmap and autocast in `transforms`.
 """
 
 from __future__ import annotations
