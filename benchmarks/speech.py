@@ -83,8 +83,6 @@ def tables(found: dict[str, Any], graphs: dict[str, Any] | None = None) -> str:
     makers = {"paper": paper_table, "all": all_table, "levels": levels_table, "colours": colours_table}
     parts = [makers[part](name, entry) for name, entry in found["sets"].items() for part in makers if part in entry]
     parts += [graph_table(name, entry, graphs["steps"]) for name, entry in graphs["sets"].items()] if graphs else []
-    if "real_time" in found:
-        parts.append(f"Speed of `frames`: {found['real_time']:.0f} times faster than real time on one core.\n")
     return "\n".join(parts)
 
 

@@ -108,10 +108,16 @@ PICTURE = np.zeros((16, 16, 3), np.uint8)
     ("call", "arguments", "text"),
     [
         (glocal.denoise, {"image": PICTURE, "sigma": "x"}, r"denoise: `sigma` \(='x'\) must be above 0 and at most 10"),
+        (
+            glocal.denoise,
+            {"image": PICTURE, "sigma": 0.1, "noise_profile": PICTURE},
+            "either `sigma` or `noise_profile`",
+        ),
+        (glocal.recolor, {"photo": PICTURE, "reference": PICTURE, "map": "a.cube"}, "`map`; both were given"),
         (glocal.denoise, {"image": PICTURE, "model": 3}, r"denoise: `model` \(=3\) must be a text"),
         (glocal.denoise, {"image": PICTURE, "device": 3}, r"denoise: `device` \(=3\) must be cpu, cuda or cuda:N"),
         (glocal.recolor, {"photo": PICTURE, "reference": PICTURE, "colors": "x"}, "must be a whole number"),
-        (glocal.recolor, {"photo": PICTURE}, "recolor: give either `reference` or `map`, not both"),
+        (glocal.recolor, {"photo": PICTURE}, "recolor: give either `reference` or `map`; neither was given"),
         (glocal.stylize, {"photo": PICTURE, "painting": PICTURE, "tv": None, "seed": "x"}, "`seed` .* whole number"),
         (glocal.denoise_speech, {"samples": np.zeros(9), "rate": 8000, "model": 3}, "`model` .*must be a text"),
         (glocal.denoise_speech, {"samples": np.zeros(9), "rate": "x"}, r"`rate` \(='x'\) must be a whole number"),

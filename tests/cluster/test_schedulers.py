@@ -76,7 +76,7 @@ def test_what_is_refused(call, tmp_path, capsys, monkeypatch):
     fill(tmp_path, ["a", "b"])
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
     for flags, code, text in [
-        (["--cluster", "local:0"], 2, "--cluster: `local:0` must be local:N with N processes"),
+        (["--cluster", "local:0"], 2, "`local:0` must be local:N with N processes"),
         (["--cluster", "local:2", "--scheduler", "tcp://h:1"], 2, "--scheduler and --cluster name two clusters"),
         (["--cluster", "local:2", "--jobs", "2"], 2, "--jobs (=2) is for one machine, and --cluster names a cluster"),
         (

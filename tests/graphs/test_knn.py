@@ -96,3 +96,27 @@ def test_refuses_sources_that_do_not_fit():
         glocal.knn_graph(torch.rand(9, 2), source=torch.rand(5, 2), k=6)
     with pytest.raises(ArgumentError, match=r"works only without `source`"):
         glocal.knn_graph(torch.rand(4, 2), source=torch.rand(5, 2), k=1, method="approximate")
+
+
+@pytest.mark.parametrize("backend", ["reference", "portable", ""])
+@pytest.mark.parametrize(
+    "scale", [1e20, 3e37, 1e-22, "one large row"], ids=["large", "near the largest", "small", "one large row"]
+)
+def test_numbers_whose_squares_float32_cannot_hold(scale, backend, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    x = torch.rand(200, 4, generator=torch.Generator().manual_seed(0))
+    if isinstance(scale, str):
+        x[5] = 1e38
+    else:
+        x = x * scale
+    squared = (x.double().unsqueeze(1) - x.double()).square().sum(2).fill_diagonal_(-1)
+    g = glocal.knn_graph(x, k=3)
+    assert torch.equal(g.neighbors.long(), squared.sort(dim=1, stable=True).indices[:, :3])
+    assert g.distances.dtype == torch.float32
+    np.testing.assert_allclose(g.distances[:, 1], squared.sort(1).values[:, 1].sqrt(), rtol=1e-6)
+
+
+def test_integers_that_float32_cannot_hold():
+    x = (torch.arange(100).unsqueeze(1) ** 2) + 2**40
+    assert glocal.knn_graph(x, k=2).neighbors[1:, 1].tolist() == list(range(99))
+    assert glocal.knn_graph(torch.arange(9).unsqueeze(1), k=2).distances.dtype == torch.float32

@@ -24,7 +24,7 @@ def parse_cluster(text: str) -> str:
     'local:2'
     """
     if not _LOCAL.fullmatch(text):
-        raise ArgumentError(f"--cluster: `{text}` must be local:N with N processes. Write it like local:4.")
+        raise ArgumentError(f"`{text}` must be local:N with N processes. Write it like local:4.")
     return text
 
 
@@ -35,7 +35,7 @@ class ClusterOptions:
     scheduler: str | None = option(None, "Work on the cluster of this Dask scheduler, such as tcp://HOST:8786.")
     scheduler_file: str | None = option(None, "The same, with the address from the file that the scheduler wrote.")
     cluster: str | None = option(
-        None, "Start a cluster of N processes on this machine.", parse=parse_cluster, metavar="<local:N>"
+        None, "Start a cluster of N processes on this machine: local:N.", parse=parse_cluster, metavar="<local:N>"
     )
     batch_seconds: float = option(30.0, "On a cluster: work that is sent to a worker at a time, in seconds.", min=0.0)
     worker_threads: int | None = option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, SupportsIndex
 
@@ -64,6 +65,9 @@ def knn_graph(
     x = as_signal(features, caller="knn_graph", name="features", ndim=(2,)).detach()
     z = x if source is None else as_signal(source, caller="knn_graph", name="source", ndim=(2,)).detach()
     _check(x, z, k, method, source is None)
+    scale, dtype = _scale(x, z), x.dtype
+    if scale != 1:  # in float64, so that the smaller ones keep their digits
+        x, z = x.double() * scale, z.double() * scale
     if method == "approximate":
         neighbors, squared = _by_cells(x, k, seed, progress)
     elif source is None:
@@ -71,7 +75,18 @@ def knn_graph(
     else:
         wide = torch.promote_types(x.dtype, z.dtype)
         neighbors, squared = select.pick("match_rows", x.device)(x.to(wide), z.to(wide), k, False, progress)
-    return Graph(neighbors, None, square_root(squared).to(x.dtype), num_sources=len(z))
+    return Graph(neighbors, None, (square_root(squared) / scale).to(dtype), num_sources=len(z))
+
+
+def _scale(x: Tensor, source: Tensor) -> float:
+    """Return the power of 2 that brings numbers near 1 whose squares are too large or too small for float32; else 1.
+
+    >>> _scale(torch.tensor([[3.0]]), torch.tensor([[5.0]])), _scale(torch.tensor([[2.0**70]]), torch.tensor([[0.0]]))
+    (1.0, 2.0**-71)
+    """
+    largest = max(float(part.abs().max()) for part in (x, source))
+    exponent = math.frexp(largest)[1]
+    return 1.0 if largest == 0 or abs(exponent) < 40 else 2.0**-exponent
 
 
 def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:

@@ -12,7 +12,9 @@ from glocal.errors import ArgumentError, InputError
 
 
 def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> Tensor:
-    """Return `value` as a finite floating-point tensor. Arrays are not copied; integers become float32.
+    """Return `value` as a finite floating-point tensor. Arrays are not copied.
+
+    Integers become float32, or float64 where float32 cannot hold them.
 
     `ndim` lists the allowed numbers of axes. Cost: O(size), for the check of NaN and infinity.
 
@@ -30,7 +32,8 @@ def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> T
         message = f"{caller}: `{name}` has the type {x.dtype}, which is not a signal. Give real numbers."
         raise ArgumentError(message)
     if not x.is_floating_point():
-        x = x.to(torch.float32)
+        wide = x.to(torch.float64)
+        x = x.to(torch.float32) if bool((wide.float() == wide).all()) else wide
     if x.ndim not in ndim:
         message = f"{caller}: `{name}` has the shape {tuple(x.shape)}, but must have {_or(ndim)} axes. Reshape it."
         raise ArgumentError(message)

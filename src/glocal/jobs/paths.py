@@ -113,11 +113,15 @@ def plan_tasks(
 
 
 def check_mounted(*names: str | None) -> None:
-    """Refuse addresses such as s3://BUCKET/NAME, which are not paths. A single letter is a drive of Windows.
+    """Refuse empty names, and addresses such as s3://BUCKET/NAME, which are not paths. A single letter is a drive of Windows.
 
     >>> check_mounted("scans/a.png", "C://scans/a.png", None)
     """
     for name in names:
+        if name == "":
+            raise ArgumentError(
+                "file: a name is empty, which would mean the current folder. Name a file or a folder, or write a dot."
+            )
         if name is not None and _ADDRESS.match(name):
             raise InputError(
                 f"file ({name}): it is an address, and files are read and written by their paths. "

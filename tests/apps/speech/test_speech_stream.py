@@ -102,7 +102,8 @@ def test_blocks_lie_on_the_grid_of_the_model():
             ArgumentError,
             r"shape \(9, 3\), but the first one had \(n, 2\). Make a new stream",
         ),
-        (np.full((9, 2), np.nan, np.float32), InputError, "holds values that are NaN or infinite"),
+        (np.full((9, 2), np.nan, np.float32), InputError, "holds values that are NaN, infinite or above"),
+        (np.full((9, 2), 1e13, np.float32), InputError, "holds values that are NaN, infinite or above"),
     ],
 )
 def test_blocks_that_are_refused(block, error, text):

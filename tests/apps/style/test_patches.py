@@ -53,6 +53,16 @@ def test_the_new_colours_are_those_of_the_painting():
     assert (mixed.mean((0, 1)) - painting.mean((0, 1)) - 5).abs().max() < 1
 
 
+def test_the_target_has_more_local_contrast_than_the_photo():
+    photo = 40 + noise(64, 64, 1).expand(64, 64, 3)
+    photo[:, 32:] += 20
+    new = repainted(photo, [photo], [1.0], torch.Generator().manual_seed(0))
+    assert float(new[:, :20, 0].std() / photo[:, :20, 0].std()) == pytest.approx(1.4, abs=0.1)
+    assert float(new[..., 0].mean()) == pytest.approx(float(photo[..., 0].mean()), abs=0.2)
+    assert float((new[..., 1] - photo[..., 1]).abs().mean()) < 0.5
+    assert float(new[:, 32, 0].mean() - new[:, 31, 0].mean()) > 25  # so an edge is steeper too
+
+
 def test_the_guided_filter_smooths_areas_and_keeps_edges():
     guide = torch.zeros(16, 16)
     guide[:, 8:] = 100
@@ -157,7 +167,7 @@ def test_the_last_step_moves_contrast_and_colours_to_the_painting():
     for c in range(2):  # the third begins close to its goal
         old, wanted = pale[..., c].std(), painting[..., c].std()
         assert abs(float(new[..., c].std() - wanted)) < 0.6 * abs(float(old - wanted))
-    assert (new.mean((0, 1)) - (pale.mean((0, 1)) + painting.mean((0, 1))) / 2).abs().max() < 2
+    assert (new.mean((0, 1)) - (3 * pale.mean((0, 1)) + painting.mean((0, 1))) / 4).abs().max() < 2
     same = finished(painting, [painting], [1.0], (), torch.Generator().manual_seed(0))
     torch.testing.assert_close(same, painting, atol=0.2, rtol=0)
 
@@ -174,7 +184,7 @@ def test_the_last_step_keeps_to_regions():
         ((left, (1 - left,)), (1 - left, (left,))),
         torch.Generator().manual_seed(0),
     )
-    assert new[:, :18].mean() > 50 > 30 > new[:, 22:].mean()
+    assert new[:, :18].mean() > 45 > 35 > new[:, 22:].mean()
 
 
 def test_a_painting_painted_with_itself_stays(pictures):

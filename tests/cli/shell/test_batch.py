@@ -102,6 +102,14 @@ def test_a_folder_keeps_its_tree(call, tree):
     assert files(tree / "all") == {"a.png", "b.jpg", "deep/c.png"}
 
 
+@pytest.mark.parametrize(("inputs", "output"), [("", "out"), ("in", "")])
+def test_an_empty_name_is_not_the_current_folder(tree, monkeypatch, inputs, output):
+    """As from a variable of the shell that is not set."""
+    monkeypatch.chdir(tree)
+    with pytest.raises(ArgumentError, match="a name is empty"):
+        plan_tasks("denoise", [inputs], output=output, recursive=False, suffixes=SUFFIXES)
+
+
 def test_patterns_and_globs(call, tree):
     assert call(tree / "in", "-o", str(tree / "out") + "/{stem}_{command}{ext}", "--recursive") == 0
     assert files(tree / "out") == {"a_copy.png", "b_copy.jpg", "deep/c_copy.png"}

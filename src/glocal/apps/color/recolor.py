@@ -124,7 +124,8 @@ def recolor(
     """
     began = time.perf_counter()
     if (reference is None) == (map is None):
-        message = "recolor: give either `reference` or `map`, not both. A map replaces the reference."
+        wrong = "both were" if map is not None else "neither was"
+        message = f"recolor: give either `reference` or `map`; {wrong} given. A map replaces the reference."
         raise ArgumentError(message)
     picture = as_picture(photo, call="recolor", name="photo", layout=layout, scratch=scratch)
     several: list[Any] = (

@@ -34,6 +34,7 @@ from glocal.apps.denoise.deep import DeepDenoiser
 from glocal.apps.denoise.models import SHIPPED, load_deep, load_model
 from glocal.apps.denoise.options import DenoiseOptions
 from glocal.apps.denoise.parts import removed_parts
+from glocal.errors import ArgumentError
 from glocal.files.images.colors import white_of
 from glocal.files.images.image_like import LargeMask
 from glocal.files.images.picture import Array, row_bands, to_type
@@ -218,7 +219,12 @@ def plan_for(
     ------
     ModelError
         If the model is missing or damaged.
+    ArgumentError
+        If both the level and a flat area are given.
     """
+    if flat is not None and options.sigma is not None:
+        message = "denoise: give either `sigma` or `noise_profile`; both were given. A profile measures the level."
+        raise ArgumentError(message)
     height, width, channels = pixels.shape
     white = white_of(pixels)  # the networks know pictures in [0, 1]
     if options.sigma is not None:

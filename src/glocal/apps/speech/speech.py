@@ -28,7 +28,7 @@ from glocal.apps.speech.sound_files import Ears, speech_recipe
 from glocal.apps.speech.stream import CHUNK, SpeechStream, check_rate, choose_model, estimate_sigma
 from glocal.errors import ArgumentError, InputError
 from glocal.files.audio.audio_file import open_audio
-from glocal.files.audio.formats import AudioInfo
+from glocal.files.audio.formats import LOUDEST, AudioInfo
 from glocal.files.provenance import check_unchanged, file_state
 from glocal.files.results import AudioLike, AudioResult
 from glocal.machine import computing_on
@@ -244,8 +244,8 @@ def _as_sound(array: NDArray[Any], rate: int | None) -> tuple[NDArray[Any], floa
         scale = float(np.iinfo(array.dtype).max) + 1
         wide: NDArray[Any] = sound.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         return wide / wide.dtype.type(scale), scale
-    if not np.isfinite(sound).all():
-        bad = int((~np.isfinite(sound)).sum())
-        message = f"denoise_speech: `samples` has {bad} value(s) that are NaN or infinite. Replace them first."
+    bad = int((~(np.abs(sound) <= LOUDEST)).sum())
+    if bad:
+        message = f"denoise_speech: `samples` has {bad} value(s) that are NaN, infinite or above {LOUDEST:g}. Replace or scale them first."
         raise InputError(message)
     return (sound.astype(np.float32) if array.dtype.itemsize < 4 else sound), None

@@ -30,6 +30,7 @@ from glocal.apps.speech.models import (
 )
 from glocal.apps.speech.options import MODELS, SpeechOptions
 from glocal.errors import ArgumentError, InputError
+from glocal.files.audio.formats import LOUDEST
 
 Array = NDArray[Any]
 CHUNK = 1 << 15
@@ -181,8 +182,8 @@ class SpeechStream:
                 "Make a new stream."
             )
             raise ArgumentError(message)
-        if not np.isfinite(block).all():
-            message = "SpeechStream.push: `block` holds values that are NaN or infinite. Replace them first."
+        if not (np.abs(block) <= LOUDEST).all():
+            message = f"SpeechStream.push: `block` holds values that are NaN, infinite or above {LOUDEST:g}. Replace or scale them first."
             raise InputError(message)
         return block.astype(self._first.dtype, copy=False).reshape(len(block), math.prod(block.shape[1:]))
 

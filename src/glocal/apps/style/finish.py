@@ -17,7 +17,7 @@ from glocal.apps.style.palette import histogram_matched, transported
 _BANDS = 6
 _LEAST = 8  # pixels: the shorter side of the smallest band
 _FEW = 64  # pixels: a region with fewer has no histogram
-_CONTRAST, _COLOR = 0.5, 0.5  # how far bands and colours move, of the whole way
+_CONTRAST, _COLOR = 0.5, 0.25  # how far bands and colours move, of the whole way
 
 Shares = Sequence[tuple[Tensor, Sequence[Tensor]]]
 
@@ -29,7 +29,7 @@ def finished(
     shares: Shares,
     generator: torch.Generator,
 ) -> Tensor:
-    """Move the bands and colours of `picture` (h, w, 3) in Lab half the way to those of the paintings: (h, w, 3).
+    """Move the bands of `picture` (h, w, 3) in Lab half the way to the paintings', and its colours a quarter: (h, w, 3).
 
     With `shares` (see `Task`), each region moves towards its own part of the paintings. Cost: O(n log n).
 

@@ -14,8 +14,9 @@ from torch.nn.functional import avg_pool2d
 
 _ROUNDS = 12  # rotations of the colour space; each matches three one-dimensional histograms
 _LEVELS = 256  # quantiles of a histogram
-_RADIUS = 1 / 32  # of the guided filter, as a fraction of the longer side
+_RADIUS = 1 / 32  # of the guided filter, as a fraction of the longer side; local contrast has twice as much
 _SLOPE = 20.0  # variance of the luminance above which the filter follows an edge
+_CONTRAST = 1.4  # times the local contrast of the photo: averages of pieces are softer than the target
 
 
 def repainted(
@@ -24,8 +25,8 @@ def repainted(
     """Give `photo` (h, w, 3) in Lab the distribution of colours of the paintings, (..., 3) each: (h, w, 3).
 
     Colours are moved by sliced optimal transport: in random rotations of Lab, each axis gets the paintings' histogram.
-    The displacement is then smoothed by a guided filter on the photo's luminance, so that areas stay even.
-    Cost: O(n log n).
+    The displacement is then smoothed by a guided filter on the photo's luminance, so that areas stay even. At last the
+    luminance gets 1.4 times the distance from its average over a window, so that objects stand out. Cost: O(n log n).
 
     >>> gray = torch.linspace(0, 9, 64).view(8, 8, 1).expand(8, 8, 3)
     >>> new = repainted(gray, [gray + 50], [1.0], torch.Generator().manual_seed(0))
@@ -33,9 +34,11 @@ def repainted(
     True
     """
     h, w, _ = photo.shape
-    flat = photo.reshape(-1, 3)
+    flat, radius = photo.reshape(-1, 3), max(1, round(_RADIUS * max(h, w)))
     away = (transported(flat, paintings, weights, generator) - flat).view(h, w, 3)
-    return photo + guided(away, photo[..., 0], max(1, round(_RADIUS * max(h, w))), _SLOPE)
+    light, colors = (photo + guided(away, photo[..., 0], radius, _SLOPE)).split([1, 2], -1)
+    mean = _box(light.permute(2, 0, 1).unsqueeze(1), 2 * radius).squeeze(1).permute(1, 2, 0)
+    return torch.cat([torch.lerp(mean, light, _CONTRAST).clamp(0, 100), colors], -1)
 
 
 def transported(

@@ -36,7 +36,7 @@ _REACH = 8  # fine levels search this many pixels around the match that they are
 # The weight of the target compared with the picture so far at structure 1, in flat areas and at edges.
 _FLAT, _EDGE = 0.3, 2.4
 _STEEP = 4.0  # times the mean strength of edges: from here on a pixel counts fully as an edge
-_HOLD = 3.0  # weight of the target in the picture at edges at structure 1
+_HOLD = 3.5  # weight of the target in the picture at edges at structure 1
 _POWER = 1.2  # the power of `structure` at which equal steps change the picture about equally
 _COHERENCE, _SWEEPS = 5.0, 4
 _BUSY, _PRICE = 1.5, 0.3  # a piece may be used so many times as often as the mean at no price; the price of more

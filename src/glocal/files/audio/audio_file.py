@@ -21,7 +21,7 @@ import numpy.typing as npt
 from glocal.errors import ArgumentError, InputError
 from glocal.files import provenance as recipes
 from glocal.files.audio.cover import find_cover
-from glocal.files.audio.formats import CHUNKED, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
+from glocal.files.audio.formats import CHUNKED, LOUDEST, READABLE, RECIPE_CHUNK, SUPPORTED, check_numbers
 from glocal.files.audio.formats import AudioInfo as AudioInfo
 from glocal.files.audio.mpeg import with_length
 from glocal.files.audio.output import RECIPE_MARK
@@ -48,7 +48,7 @@ class AudioReader:
         Raises
         ------
         InputError
-            The file is damaged or ends before its header says, or a sample is NaN or infinite.
+            The file is damaged or ends before its header says, or a sample is NaN, infinite or above 1e12.
         """
         if frames < 1:
             raise ArgumentError(f"blocks: `frames` (={frames}) must be positive. Use 16384, say.")
@@ -56,10 +56,11 @@ class AudioReader:
         with _reading(self.info.path):
             while True:
                 block = self._stream.read(frames, dtype=self.info.dtype.name, always_2d=True)
-                finite = np.isfinite(block).all(axis=1)
+                finite = (np.abs(block) <= LOUDEST).all(axis=1)
                 if not finite.all():
                     first = position + int(np.argmin(finite))
-                    raise Unreadable(f"sample {first:,} is NaN or infinite", "Replace such samples by numbers first")
+                    what = f"sample {first:,} is NaN, infinite or above {LOUDEST:g}"
+                    raise Unreadable(what, "Replace or scale such samples first")
                 position += len(block)
                 if len(block):
                     yield block

@@ -30,6 +30,7 @@ READABLE = {name for name, _ in SUFFIXES.values()} | {"WAVEX"}
 SUPPORTED = "WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, AU, CAF, W64"
 MAX_CHANNELS = 64
 MAX_RATE = 1_536_000
+LOUDEST = 1e12  # of a float sample: squares of larger ones, added up, leave float32
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 CHUNKED = ("WAV", "WAVEX")
 RECIPE_CHUNK = b"gloc"
