@@ -81,8 +81,9 @@ def knn_graph(
 def _scale(x: Tensor, source: Tensor) -> float:
     """Return the power of 2 that brings numbers near 1 whose squares are too large or too small for float32; else 1.
 
-    >>> _scale(torch.tensor([[3.0]]), torch.tensor([[5.0]])), _scale(torch.tensor([[2.0**70]]), torch.tensor([[0.0]]))
-    (1.0, 2.0**-71)
+    >>> some, none, many = (torch.tensor([[value]]) for value in (3.0, 0.0, 2.0**70))
+    >>> _scale(some, none), _scale(none, many) == 2.0**-71
+    (1.0, True)
     """
     largest = max(float(part.abs().max()) for part in (x, source))
     exponent = math.frexp(largest)[1]
