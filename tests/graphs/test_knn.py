@@ -120,3 +120,8 @@ def test_integers_that_float32_cannot_hold():
     x = (torch.arange(100).unsqueeze(1) ** 2) + 2**40
     assert glocal.knn_graph(x, k=2).neighbors[1:, 1].tolist() == list(range(99))
     assert glocal.knn_graph(torch.arange(9).unsqueeze(1), k=2).distances.dtype == torch.float32
+
+
+def test_numbers_too_small_for_a_power_of_two():
+    x = torch.arange(20.0, dtype=torch.float64).unsqueeze(1) * 5e-324
+    assert glocal.knn_graph(x, k=2).neighbors[1:, 1].tolist() == list(range(19))

@@ -87,7 +87,7 @@ def _scale(x: Tensor, source: Tensor) -> float:
     """
     largest = max(float(part.abs().max()) for part in (x, source))
     exponent = math.frexp(largest)[1]
-    return 1.0 if largest == 0 or abs(exponent) < 40 else 2.0**-exponent
+    return 1.0 if largest == 0 or abs(exponent) < 40 else 2.0 ** -max(exponent, -1000)
 
 
 def _check(x: Tensor, source: Tensor, k: int, method: str, alone: bool) -> None:

@@ -32,8 +32,8 @@ def as_signal(value: Any, *, caller: str, name: str, ndim: tuple[int, ...]) -> T
         message = f"{caller}: `{name}` has the type {x.dtype}, which is not a signal. Give real numbers."
         raise ArgumentError(message)
     if not x.is_floating_point():
-        wide = x.to(torch.float64)
-        x = x.to(torch.float32) if bool((wide.float() == wide).all()) else wide
+        short = x.to(torch.float32)  # holds every integer of two bytes
+        x = short if x.element_size() < 4 or bool((short.double() == x.double()).all()) else x.double()
     if x.ndim not in ndim:
         message = f"{caller}: `{name}` has the shape {tuple(x.shape)}, but must have {_or(ndim)} axes. Reshape it."
         raise ArgumentError(message)

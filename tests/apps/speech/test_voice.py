@@ -1,5 +1,6 @@
 """The model for real noise: its laws, its shipped weights, its training."""
 
+import dataclasses
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -243,3 +244,14 @@ def test_levelling_changes_the_gain_and_nothing_else():
     assert 0.5 < gain < 0.9
     torch.testing.assert_close(net(x) * gain, before, rtol=1e-4, atol=1e-5)
     assert level(net, x) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("taps", [4, 5])
+def test_the_gain_of_high_frequencies_counts_all_frames_of_a_bin(taps):
+    net = VoiceNet(dataclasses.replace(TINY, taps=taps))
+    with torch.no_grad():
+        net.mask.filters.zero_()
+        net.mask.bias.zero_()
+        net.mask.bias[[side for _, side in net.shape.offsets].count(0) - 1] = 1.0  # the last frame
+        _, gain = net.denoise_rows(torch.randn(1, 5000), 0, 5000)
+    assert float(gain.mean()) == pytest.approx(1, abs=1e-3)

@@ -37,7 +37,9 @@ def slow_in_a_helper(both, broken=False, seen=None):
             numbers[0] += 1
         both.wait(10)
         if helps:
-            time.sleep(0.05)
+            end = time.monotonic() + 10
+            while not numbers[turns._WAITED] and time.monotonic() < end:  # so the caller waits, however long it compiles
+                time.sleep(0.01)
             if seen is not None:
                 seen.append(int(numbers[turns._WAITED]))
             if broken:
@@ -77,19 +79,23 @@ def test_a_loop_that_is_not_compiled_yet_runs_in_the_caller_alone(shared):
     assert len(standby._helpers) == 1
 
 
-def a_work(helps):
+def a_work():
     work = np.zeros(turns._SIZE, np.int64)
     work[turns._WORKS] = turns._BEGUN
     turns.enter(work, 0)
-    turns.linger(work, helps)  # compiled here
     return work
 
 
-def lingering(work):
+def lingering(work, helps=1):
     """Start a thread that lingers after this work."""
-    thread = threading.Thread(target=turns.linger, args=(work, 1))
+    thread = threading.Thread(target=turns.linger, args=(work, helps), daemon=True)
     thread.start()
     return thread
+
+
+def ended(thread):
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -97,16 +103,18 @@ def patient(monkeypatch):
     """Let helpers linger for minutes: the constant is compiled into a copy of the function."""
     monkeypatch.setattr(turns, "_LINGER", 10**9)
     monkeypatch.setattr(turns, "linger", turns.njit(nogil=True)(turns.linger.py_func))
-    return a_work(0)
+    work = a_work()
+    work[turns._WAITED] = 1
+    turns.linger(work, 1)  # compiled here
+    return a_work()
 
 
 def test_a_helper_lingers_until_the_next_work_begins(patient):
     thread = lingering(patient)
     thread.join(0.05)
     assert thread.is_alive()
-    a_work(0)
-    thread.join(10)
-    assert not thread.is_alive()
+    a_work()
+    ended(thread)
 
 
 def test_a_helper_does_not_linger_where_the_caller_waits(patient):
@@ -114,13 +122,12 @@ def test_a_helper_does_not_linger_where_the_caller_waits(patient):
     thread.join(0.05)
     assert thread.is_alive()
     patient[turns._WAITED] = 1
-    thread.join(10)
-    assert not thread.is_alive()
+    ended(thread)
 
 
 def test_the_caller_does_not_linger(patient):
-    turns.linger(patient, 0)
+    ended(lingering(patient, helps=0))
 
 
 def test_nobody_lingers_for_long():
-    turns.linger(a_work(0), 1)
+    ended(lingering(a_work()))

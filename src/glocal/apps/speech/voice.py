@@ -129,9 +129,8 @@ class VoiceNet(nn.Module):
         taps, share = self.taps(spectrum, power), self.levels(power)
         taps = (taps * (share / share.sum(0))[..., None, None]).sum(0, keepdim=True)
         out = synthesis(self.filtered(spectrum, taps), window=shape.window, hop=shape.hop, length=n)
-        high = taps[..., 3 * shape.bins // 4 :, :].unflatten(-1, (2, -1))[
-            ..., : shape.taps // 2 * 2 + 1
-        ]  # not its neighbours
+        own = sum(side == 0 for _, side in shape.offsets)  # the same bin in other frames, not its neighbours
+        high = taps[..., 3 * shape.bins // 4 :, :].unflatten(-1, (2, -1))[..., :own]
         top = high.sum(-1).square().sum(-1).sqrt().mean(-1)
         gain = overlap_add(top.clamp(max=1), window=shape.window, hop=shape.hop, length=n)
         return out[:, first + shift : last + shift], gain[0, first + shift : last + shift]

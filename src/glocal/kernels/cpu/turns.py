@@ -165,11 +165,11 @@ def share_turns(parts: int, loop: Any, *args: Any) -> None:
     """
     turns = np.zeros(_SIZE, np.int64)
     turns[_WORKS] = _BEGUN
-    kind = loop, args[0].dtype
-    helpers = min(count(), parts) - 1 if kind in _compiled else 0  # a fork must not find a helper in the compiler
+    variant = loop, args[0].dtype
+    helpers = min(count(), parts) - 1 if variant in _compiled else 0  # a fork must not find a helper in the compiler
     tasks = [hand_over(loop, turns, 1, *args) for _ in range(helpers)]
     loop(turns, 0, *args)
-    _compiled.add(kind)
+    _compiled.add(variant)
     given = [task for task in tasks if task is not None]
     if given and not _all_done(turns, parts, _PATIENCE):
         turns[_WAITED] = 1
