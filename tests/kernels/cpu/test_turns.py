@@ -37,8 +37,8 @@ def slow_in_a_helper(both, broken=False, seen=None):
             numbers[0] += 1
         both.wait(10)
         if helps:
-            end = time.monotonic() + 10
-            while not numbers[turns._WAITED] and time.monotonic() < end:  # so the caller waits, however long it compiles
+            end = time.monotonic() + 10  # until the caller waits, however long it compiles
+            while not numbers[turns._WAITED] and time.monotonic() < end:
                 time.sleep(0.01)
             if seen is not None:
                 seen.append(int(numbers[turns._WAITED]))
