@@ -188,8 +188,16 @@ def test_nan_is_refused(which):
     bad = PHOTO.astype(np.float32) / 255
     bad[3, 4, 1] = np.nan
     given = {"photo": PHOTO, "reference": REFERENCE, "mask": None, which: bad}
-    with pytest.raises(InputError, match=r"1 values? (is|are) NaN or infinite"):
+    with pytest.raises(InputError, match=r"1 values? (is|are) NaN, infinite or above"):
         glocal.recolor(given["photo"], given["reference"], mask=given["mask"])
+
+
+@pytest.mark.parametrize("call", [glocal.recolor, glocal.stylize])
+def test_numbers_that_leave_float32_are_refused(call):
+    bad = PHOTO / 255
+    bad[3, 4, 1] = 1e39
+    with pytest.raises(InputError, match=r"`photo`: 1 values are NaN, infinite or above 1e\+38. Replace or scale"):
+        call(bad, REFERENCE)
 
 
 def test_masks_that_do_not_work():

@@ -26,7 +26,7 @@ from glocal.apps.denoise.options import DEEP_MODELS, DenoiseOptions
 from glocal.apps.denoise.plan import plan_for
 from glocal.errors import InputError
 from glocal.files.images.image_like import ImageLike, Layout, as_picture, mask_notes, mask_values
-from glocal.files.images.picture import Picture, row_bands, to_type, type_of
+from glocal.files.images.picture import Picture, check_finite, row_bands, to_type, type_of
 from glocal.files.images.scratch import Scratch
 from glocal.files.provenance import build_recipe
 from glocal.files.results import ImageResult, image_inputs
@@ -260,9 +260,5 @@ def _check(picture: Picture, name: str = "picture") -> None:
             "Use a larger one."
         )
         raise InputError(message)
-    if picture.pixels.dtype.kind != "f":
-        return
-    bad = sum(int((~np.isfinite(picture.pixels[rows])).sum()) for rows in row_bands(picture.size[0]))
-    if bad:
-        message = f"denoise: the {name} holds {bad} value(s) that are NaN or infinite. Replace them first."
-        raise InputError(message)
+    if picture.pixels.dtype.kind == "f":
+        check_finite(picture.pixels, f"denoise: the {name}")

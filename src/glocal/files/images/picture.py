@@ -17,6 +17,7 @@ Empty = Callable[[tuple[int, ...], Any], Array]
 """Makes an array of a shape and a dtype, such as `numpy.empty`."""
 
 BAND_ROWS = 256
+LARGEST = 1e38  # of a float pixel: float32 holds three times as much, so differences and rounding fit too
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,9 @@ def to_type(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def check_finite(array: Array, where: str) -> None:
-    """Raise an `InputError` if there is a NaN or infinity among the values."""
-    bad = int(array.size - np.count_nonzero(np.isfinite(array)))
+    """Raise an `InputError` if there is a NaN, an infinity or a number above `LARGEST` among the values."""
+    parts = (array[rows] for rows in row_bands(len(array)))
+    bad = sum(int(part.size - np.count_nonzero(np.abs(part) <= LARGEST)) for part in parts)
     if bad:
-        raise InputError(f"{where}: {bad} values are NaN or infinite. Replace them by numbers first.")
+        message = f"{where}: {bad} values are NaN, infinite or above {LARGEST:g}. Replace or scale them first."
+        raise InputError(message)
