@@ -77,6 +77,11 @@ def test_what_is_refused(call, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(connection, "CONNECT_SECONDS", 0.2)
     for flags, code, text in [
         (["--cluster", "local:0"], 2, "`local:0` must be local:N with N processes"),
+        (
+            ["--scheduler", "foo"],
+            2,
+            "--scheduler: `foo` must be an address with a port. Try: write it like tcp://HOST:8786",
+        ),
         (["--cluster", "local:2", "--scheduler", "tcp://h:1"], 2, "--scheduler and --cluster name two clusters"),
         (["--cluster", "local:2", "--jobs", "2"], 2, "--jobs (=2) is for one machine, and --cluster names a cluster"),
         (

@@ -10,6 +10,7 @@ from glocal.options import option
 
 ZARR = ".zarr"
 _LOCAL = re.compile(r"local:([1-9]\d{0,3})")
+_ADDRESS = re.compile(r"([a-z]+://)?[^/\s]+:\d{1,5}(/\S*)?", re.IGNORECASE)
 
 
 def parse_cluster(text: str) -> str:
@@ -28,11 +29,29 @@ def parse_cluster(text: str) -> str:
     return text
 
 
+def parse_scheduler(text: str) -> str:
+    """Check the value of `--scheduler`; Dask waits a minute before it says that an address has no port.
+
+    Raises
+    ------
+    ArgumentError
+        The text is no address with a port.
+
+    >>> parse_scheduler("tcp://node1:8786")
+    'tcp://node1:8786'
+    """
+    if not _ADDRESS.fullmatch(text):
+        raise ArgumentError(f"`{text}` must be an address with a port. Write it like tcp://HOST:8786.")
+    return text
+
+
 @dataclass(frozen=True)
 class ClusterOptions:
     """Where files are worked on, and in which portions."""
 
-    scheduler: str | None = option(None, "Work on the cluster of this Dask scheduler, such as tcp://HOST:8786.")
+    scheduler: str | None = option(
+        None, "Work on the cluster of this Dask scheduler, such as tcp://HOST:8786.", parse=parse_scheduler
+    )
     scheduler_file: str | None = option(None, "The same, with the address from the file that the scheduler wrote.")
     cluster: str | None = option(
         None, "Start a cluster of N processes on this machine: local:N.", parse=parse_cluster, metavar="<local:N>"
