@@ -124,6 +124,8 @@ def test_streams_that_are_refused():
         SpeechStream(16000, block=True)
     with pytest.raises(ArgumentError, match=r"the model local needs the noise level before it starts. Give `sigma`"):
         SpeechStream(16000, options=SpeechOptions(model="local"))
+    with pytest.raises(ArgumentError, match=r"16,000 channels, more than 64. Put samples first .* with block\.T"):
+        SpeechStream(16000, denoiser=TINY).push(np.zeros((2, 16000), np.float32))
     stream = SpeechStream(16000, denoiser=TINY)
     stream.finish()
     with pytest.raises(ArgumentError, match=r"the stream is finished. Make a new one"):

@@ -138,7 +138,10 @@ def changed(data: bytearray, at: int, form: str, value: int) -> bytes:
         (b"", "the file is empty. Use a file with sound in it."),
         (changed(wav_bytes(), 22, "<H", 0), "its header declares 0 channels, and 1 to 64 can be used."),
         (changed(wav_bytes(), 22, "<H", 60000), "its header declares 60000 channels, and 1 to 64 can be used."),
-        (changed(wav_bytes(), 24, "<I", 0), "its header declares 0 samples a second, and 1 to 1,536,000 can be used."),
+        (
+            changed(wav_bytes(), 24, "<I", 0),
+            "its header declares 0 samples a second, and 1,000 to 1,536,000 can be used.",
+        ),
         (bytes(wav_bytes()[:30]), "the file is cut short: the WAV header is followed by no sound."),
         (
             b"a text that is called sound" * 9,

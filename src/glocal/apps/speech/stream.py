@@ -30,11 +30,10 @@ from glocal.apps.speech.models import (
 )
 from glocal.apps.speech.options import MODELS, SpeechOptions
 from glocal.errors import ArgumentError, InputError
-from glocal.files.audio.formats import LOUDEST
+from glocal.files.audio.formats import LOUDEST, MAX_CHANNELS, MIN_RATE
 
 Array = NDArray[Any]
 CHUNK = 1 << 15
-_LOWEST_RATE = 1000
 _LONGEST = 600  # seconds of a block
 _RESAMPLING = 3000  # samples of the lower rate that wait in the two resamplers at most; measured: up to 2600
 
@@ -174,6 +173,12 @@ class SpeechStream:
                 "(n, channels) of float32 or float64. Convert it."
             )
             raise ArgumentError(message)
+        if block.ndim == 2 and block.shape[1] > MAX_CHANNELS:
+            message = (
+                f"SpeechStream.push: `block` has {block.shape[1]:,} channels, more than {MAX_CHANNELS}. "
+                "Put samples first and channels last: transpose it with block.T."
+            )
+            raise ArgumentError(message)
         if self._first is None:
             self._first = block[:0]
         elif block.shape[1:] != self._first.shape[1:]:
@@ -190,8 +195,8 @@ class SpeechStream:
 
 def check_rate(call: str, rate: Any) -> None:
     """Refuse what is no sampling rate."""
-    if not isinstance(rate, (int, np.integer)) or rate < _LOWEST_RATE:
-        message = f"{call}: `rate` (={rate!r}) must be a whole number of at least {_LOWEST_RATE}. Give it in hertz."
+    if not isinstance(rate, (int, np.integer)) or rate < MIN_RATE:
+        message = f"{call}: `rate` (={rate!r}) must be a whole number of at least {MIN_RATE}. Give it in hertz."
         raise ArgumentError(message)
 
 

@@ -29,7 +29,7 @@ SUFFIXES = {
 READABLE = {name for name, _ in SUFFIXES.values()} | {"WAVEX"}
 SUPPORTED = "WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, AU, CAF, W64"
 MAX_CHANNELS = 64
-MAX_RATE = 1_536_000
+MIN_RATE, MAX_RATE = 1000, 1_536_000  # samples a second
 LOUDEST = 1e12  # of a float sample: squares of larger ones, added up, leave float32
 OPUS_RATES = (8000, 12000, 16000, 24000, 48000)
 CHUNKED = ("WAV", "WAVEX")
@@ -150,9 +150,10 @@ def check_numbers(channels: int, rate: int) -> None:
     Raises
     ------
     Unreadable
-        They are 0 or absurdly large.
+        They are too small or absurdly large.
     """
     if not 1 <= channels <= MAX_CHANNELS:
         raise Unreadable(f"its header declares {channels} channels, and 1 to {MAX_CHANNELS} can be used")
-    if not 1 <= rate <= MAX_RATE:
-        raise Unreadable(f"its header declares {rate:,} samples a second, and 1 to {MAX_RATE:,} can be used")
+    if not MIN_RATE <= rate <= MAX_RATE:
+        what = f"its header declares {rate:,} samples a second, and {MIN_RATE:,} to {MAX_RATE:,} can be used"
+        raise Unreadable(what, "Copy it again from its source, or convert it to 16000")
