@@ -182,6 +182,7 @@ def test_speech_results(tmp_path, monkeypatch):
     assert soundfile.info("d.wav").subtype == "PCM_16"
     np.testing.assert_array_equal(soundfile.read("d.wav", dtype="int16")[0], memory.audio)
     assert read_audio_recipe("d.wav")["arguments"]["rate"] == 16000
+    assert memory.save("d.au") == ("AU has no place for the recipe: dropped",)
 
 
 def test_a_mask_over_time_and_a_model_by_its_path():

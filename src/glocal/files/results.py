@@ -199,7 +199,7 @@ class AudioResult(Result):
             overwrite=overwrite,
         ) as out:
             out.write(samples)
-        return ()
+        return out.notes
 
     def __repr__(self) -> str:
         samples = self.samples()

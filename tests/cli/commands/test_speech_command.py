@@ -113,6 +113,18 @@ def test_silence_clipping_and_narrow_bands_are_told(folder, capsys):
     assert not sound("out/silent.wav").any()
 
 
+def test_a_rate_that_no_speech_has_is_a_bad_file(folder, capsys):
+    soundfile.write("slow.wav", np.zeros(500), 500)
+    for more in ([], ["--dry-run"]):
+        assert run(["speech", "slow.wav", "-o", "o.wav", *more]) == 3
+        assert "its header declares 500 samples a second, and 1,000 to 1,536,000 can be used" in capsys.readouterr().err
+
+
+def test_a_format_without_a_recipe_is_told(folder, capsys):
+    assert run(["speech", "noisy.wav", "-o", "o.au"]) == 0
+    assert "noisy.wav: AU has no place for the recipe: dropped" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("n", [1, 10])
 def test_very_short_files(folder, n):
     soundfile.write("short.wav", sound("noisy.wav")[:n], 16000)

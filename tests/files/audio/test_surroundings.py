@@ -62,6 +62,15 @@ def test_other_formats_name_the_chunks(tmp_path):
     assert notes == ("FLAC has no place for the chunks LIST, bext, cue, iXML: dropped",)
 
 
+@pytest.mark.parametrize(("suffix", "text"), [("au", ""), ("w64", ""), ("aiff", "a" * 1500)])
+def test_a_format_without_a_place_for_the_recipe_says_so(tmp_path, suffix, text):
+    with create_audio(
+        tmp_path / f"a.{suffix}", rate=8000, channels=1, recipe=build_recipe("speech", {"text": text}, seed=1)
+    ) as out:
+        out.write(SOUND)
+    assert out.notes == (f"{suffix.upper()} has no place for the recipe: dropped",)
+
+
 def with_cover(path):
     with open_audio(wav(path.with_suffix(".wav"))) as sound:
         info = sound.info

@@ -103,10 +103,11 @@ def test_webp_without_loss_stays_without_loss(tmp_path):
 
 def test_bmp_keeps_pixels_and_says_what_it_cannot_keep(tmp_path):
     original = picture("8", 4)
-    notes = write_image(tmp_path / "a.bmp", original)
+    notes = write_image(tmp_path / "a.bmp", original, recipe=build_recipe("style", {}, seed=1))
     assert notes == (
         "BMP holds no transparency: alpha dropped",
         "BMP holds no metadata: profile, EXIF and XMP dropped",
+        "BMP has no place for the recipe: dropped",
     )
     np.testing.assert_array_equal(read_image(tmp_path / "a.bmp").pixels, original.pixels)
 

@@ -24,7 +24,7 @@ from glocal.files.audio.riff import append_chunk
 Array = npt.NDArray[Any]
 RECIPE_MARK = "glocal:recipe="
 # Letters of a recipe that fit into the comment; other formats lose a comment, or the file, when it is longer.
-_COMMENT_LETTERS = {"FLAC": 1 << 20, "OGG": 1 << 20, "MP3": 1 << 20}
+_COMMENT_LETTERS = {"FLAC": 1 << 20, "OGG": 1 << 20, "MP3": 1 << 20, "AU": 0, "W64": 0}
 
 
 class AudioWriter:
@@ -153,7 +153,7 @@ def create_audio(
         How a sample is stored, such as "PCM_24" or "FLOAT".
     recipe
         How the sound was made (see `glocal.files.provenance`), kept in its own chunk in WAV and in the comment
-        of other formats; AIFF, AU, CAF and W64 have no room for a long one and go without.
+        of other formats. AU and W64 have no comment, and AIFF, CAF and RF64 none for a long recipe: a note says so.
     overwrite
         Replace an existing file.
 
@@ -192,12 +192,14 @@ def create_audio(
     tags = dict(like.tags) if like else {}
     tags["comment"] = tags.get("comment", "").partition(RECIPE_MARK)[0].strip()
     text = recipes.to_json(recipe) if recipe is not None else None
-    if text is not None and name not in CHUNKED and len(text) <= _COMMENT_LETTERS.get(name, 1500):
-        tags["comment"] = f"{tags['comment']}\n{RECIPE_MARK}{text}".strip()
     settings = {"samplerate": int(rate), "channels": int(channels), "format": name, "subtype": sample_type}
     chunks, cover, notes = _carried(like, name)
     if text is not None and name in CHUNKED:
         chunks += ((RECIPE_CHUNK, text.encode()),)
+    elif text is not None and len(text) <= _COMMENT_LETTERS.get(name, 1500):
+        tags["comment"] = f"{tags['comment']}\n{RECIPE_MARK}{text}".strip()
+    elif text is not None:
+        notes += (f"{name} has no place for the recipe: dropped",)
     return AudioWriter(str(path), settings, tags, chunks=chunks, cover=cover, notes=notes, overwrite=overwrite)
 
 

@@ -71,6 +71,8 @@ def write_image(
     if metadata == "strip":
         picture, text = replace(picture, exif=None, xmp=None, iptc=None, comments=(), text={}), None
     picture, notes = _fitted(picture, target, depth)
+    if text is not None and not target.metadata:
+        notes += (f"{target.name} has no place for the recipe: dropped",)
     if picture.exif:
         picture = replace(picture, exif=exif.settle(picture.exif))
     with write_whole(path, overwrite=overwrite) as temporary, temporary.open("wb+") as file:
