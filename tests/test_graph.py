@@ -120,6 +120,19 @@ def test_to_moves_all():
     assert g.to("cpu") is g
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there():
+    g = glocal.grid_graph((3,))
+    for call, name in [
+        (lambda: glocal.grid_graph((3,), device="cuda"), "cuda"),
+        (lambda: g.to("cuda:1"), "cuda:1"),
+        (g.cuda, "cuda"),
+        (lambda: g.to("gpu"), "gpu"),
+    ]:
+        with pytest.raises(DeviceError, match=rf"Graph: `device` \(='{name}'\) cannot be used here .*\. Use cpu"):
+            call()
+
+
 def between(n=4, sources=7, degree=3):
     make = torch.Generator().manual_seed(5)
     neighbors = torch.randint(sources, (n, degree), generator=make)
@@ -190,10 +203,9 @@ def test_cpu_cuda_and_pinned_memory(monkeypatch):
     assert g.cpu() is g
     asked = []
     monkeypatch.setattr(Graph, "to", lambda self, device: asked.append(str(device)) or self)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
     g.cuda()
     g.cuda(0)
     g.cuda("cuda:3")
-    assert asked == ["cuda:1", "cuda:0", "cuda:3"]
+    assert asked == ["cuda", "cuda:0", "cuda:3"]  # "cuda" is the current one
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: self + 0)  # a machine without a GPU has none
     same(g.pin_memory(), g)

@@ -89,7 +89,7 @@ class Graph:
     def from_lattice(cls, lattice: Lattice, device: torch.device | str = "cpu") -> Graph:
         """Return the graph of a lattice. Cost: O(1), because only the rule is stored."""
         graph = object.__new__(cls)
-        graph.__dict__.update(distances=None, lattice=lattice, _device=torch.empty(0, device=device).device)
+        graph.__dict__.update(distances=None, lattice=lattice, _device=_usable(device))
         graph.__dict__["num_sources"] = lattice.num_vertices
         if lattice.boundary != "zero":
             graph.__dict__["weights"] = None
@@ -141,14 +141,15 @@ class Graph:
 
     def to(self, device: torch.device | str) -> Graph:
         """Return this graph on another device."""
-        if torch.device(device) == self.device:
+        place = _usable(device)
+        if place == self.device:
             return self
-        moved = {name: t.to(device) for name, t in self._named_tensors()}
-        return _unchecked(moved, self.lattice, self.num_sources, torch.empty(0, device=device).device)
+        moved = {name: t.to(place) for name, t in self._named_tensors()}
+        return _unchecked(moved, self.lattice, self.num_sources, place)
 
     def cuda(self, device: int | torch.device | str | None = None) -> Graph:
         """Return this graph on a GPU, by default the current one."""
-        place = torch.cuda.current_device() if device is None else device
+        place = "cuda" if device is None else device
         return self.to(torch.device("cuda", place) if isinstance(place, int) else place)
 
     def cpu(self) -> Graph:
@@ -217,6 +218,16 @@ class Graph:
         names += ["weights"] if self._has_own_weights() else []
         names += ["distances"] if self.distances is not None else []
         return [(name, getattr(self, name)) for name in names]
+
+
+def _usable(device: torch.device | str) -> torch.device:
+    """Return a device with its number, after a check that it exists here."""
+    try:
+        return torch.empty(0, device=device).device
+    except (AssertionError, RuntimeError, TypeError) as error:
+        why = str(error).partition("\n")[0].rstrip(".")
+        message = f"Graph: `device` (={str(device)!r}) cannot be used here ({why}). Use cpu."
+        raise DeviceError(message) from error
 
 
 def _unchecked(

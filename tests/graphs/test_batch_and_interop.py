@@ -32,6 +32,9 @@ def test_block_diagonal_refuses_nothing():
         glocal.block_diagonal([3])
     with pytest.raises(ArgumentError, match="`graphs` is empty"):
         glocal.block_diagonal([])
+    with pytest.raises(ArgumentError, match=r"`graphs` is a Graph. Give a list of graphs"):
+        glocal.block_diagonal(glocal.grid_graph((2,)))
+    assert glocal.block_diagonal(glocal.grid_graph((n,)) for n in (2, 3)).num_vertices == 5
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -153,10 +154,34 @@ def test_other_numbers_are_refused(dtype):
         functional.graph_conv(x, glocal.grid_graph((4,)), torch.ones(3, 2, 1))
 
 
-@pytest.mark.parametrize(("x", "filters"), [((0, 4, 2), (3, 2, 1)), ((4, 0), (3, 0, 1)), ((4, 2), (3, 2, 0))])
+@pytest.mark.parametrize(("x", "filters"), [((0, 0, 2), (3, 2, 1)), ((4, 0), (3, 0, 1)), ((4, 2), (3, 2, 0))])
 def test_empty_tensors_are_refused(x, filters):
     with pytest.raises(ArgumentError, match="are empty"):
         functional.graph_conv(torch.ones(x), glocal.grid_graph((4,)), torch.ones(filters))
+
+
+@pytest.mark.parametrize("graph", [G, glocal.Graph(G.neighbors, torch.rand(16, 9).requires_grad_())])
+def test_an_empty_batch_gives_an_empty_result_and_gradients_of_0(graph):
+    x, layer, shared = torch.ones(0, 16, 3, requires_grad=True), GraphConv(3, 5, 9), SharedGraphConv(9)
+    y, z, p = layer(x, graph), shared(x, graph), functional.extract(x, graph)
+    assert (y.shape, z.shape, p.shape) == ((0, 16, 5), (0, 16, 3), (0, 16, 9, 3))
+    (y.sum() + z.sum() + p.sum()).backward()
+    given = [*layer.parameters(), *shared.parameters(), *(() if graph is G else (graph.weights,))]
+    assert x.grad.shape == x.shape
+    assert all(not one.grad.any() for one in given)
+
+
+def test_arrays_are_no_filters():
+    x, filters, bias = torch.ones(16, 3), torch.ones(9, 3, 5), torch.zeros(5)
+    for call, name in [
+        (lambda: functional.graph_conv(x, G, filters.numpy()), "graph_conv: the filters"),
+        (lambda: functional.graph_conv(x, G, filters, bias.numpy()), "graph_conv: `bias`"),
+        (lambda: functional.shared_conv(x, G, np.ones(9)), "shared_conv: the filters"),
+        (lambda: functional.gram(x, G, filters, bias.numpy()), "gram: `bias`"),
+        (lambda: functional.gram(x, G, filters, bias, np.ones(16)), "gram: `vertex_weights`"),
+    ]:
+        with pytest.raises(ArgumentError, match=f"{name} must be a tensor, got ndarray. Convert with torch.as_tensor"):
+            call()
 
 
 def test_a_number_is_no_signal():

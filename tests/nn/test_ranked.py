@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -124,11 +125,14 @@ def test_down_and_up_change_the_size_by_two() -> None:
 def test_messages() -> None:
     with pytest.raises(ArgumentError, match=r"RankedGraphConv: `degree` \(=0\) must be positive"):
         RankedGraphConv(1, 1, degree=0)
-    layer = RankedGraphConv(1, 1, degree=3)
-    with pytest.raises(
-        ArgumentError, match=r"ranked_conv: the signal \(shape \(3, 32\)\) must have one row for each of the n=4"
-    ):
-        layer(torch.zeros(3, 1), Graph(torch.zeros(4, 3, dtype=torch.int32)), torch.ones(4, 3))
+    layer, graph, x = RankedGraphConv(1, 1, degree=3), Graph(torch.zeros(4, 3, dtype=torch.int32)), torch.zeros(4, 1)
+    with pytest.raises(ArgumentError, match=r"`x` \(shape \(3, 1\)\) must be a tensor \(n, c\) = \(4, 1\)"):
+        layer(torch.zeros(3, 1), graph, torch.ones(4, 3))
+    for wrong in (torch.ones(4, 2), torch.ones(3), torch.ones(1, 3), np.ones((4, 3))):
+        with pytest.raises(ArgumentError, match=r"`similarities` .* must be a tensor \(n, k\) = \(4, 3\). Use"):
+            layer(x, graph, wrong)
+    with pytest.raises(ArgumentError, match=r"`graph` is a NoneType, not a Graph. Build one with window_graph"):
+        layer(x, None, torch.ones(4, 3))
     with pytest.raises(ArgumentError, match="the layer has degree 3, the graph 2"):
         layer(torch.zeros(4, 1), *window_graph(torch.rand(2, 2, 1), radius=1, k=2))
 

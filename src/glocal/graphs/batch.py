@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import torch
@@ -13,7 +13,7 @@ from glocal.graph import Graph
 from glocal.lattice import Lattice
 
 
-def block_diagonal(graphs: Sequence[Graph]) -> Graph:
+def block_diagonal(graphs: Iterable[Graph]) -> Graph:
     """Combine graphs of any sizes without edges between them: vertex `i` of graph `b` is `n_0 + ... + n_(b-1) + i`.
 
     One layer call then processes the whole batch: `layer(torch.cat(signals), block_diagonal(graphs)).split(sizes)`.
@@ -25,6 +25,10 @@ def block_diagonal(graphs: Sequence[Graph]) -> Graph:
     >>> block_diagonal([grid_graph((2,)), grid_graph((3,))]).num_vertices
     5
     """
+    if not isinstance(graphs, Iterable):
+        message = f"block_diagonal: `graphs` is a {type(graphs).__name__}. Give a list of graphs."
+        raise ArgumentError(message)
+    graphs = list(graphs)
     if not graphs:
         message = "block_diagonal: `graphs` is empty. Give at least one graph."
         raise ArgumentError(message)

@@ -57,6 +57,8 @@ def graph_conv(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor | None = N
         raise ArgumentError(message)
     if bias is not None:
         _check_bias(x, filters, bias)
+    if _is_empty_batch(x):
+        return _empty_batch((graph.num_vertices, filters.shape[2]), x, graph.weights, filters, bias)
     if (lattice := graph.convolution) is not None:
         return lattice_ops.lattice_conv(x, filters, lattice, bias)
     y: Tensor = ops.graph_conv(x, graph.neighbors, _like(graph.weights, x), filters, bias=bias)
@@ -95,6 +97,8 @@ def shared_conv(x: Tensor, graph: Graph, taps: Tensor) -> Tensor:
             f"shared_conv: `taps` (shape {tuple(taps.shape)}) must be (d={graph.degree},). Match the graph's degree."
         )
         raise ArgumentError(message)
+    if _is_empty_batch(x):
+        return _empty_batch((graph.num_vertices, x.shape[2]), x, graph.weights, taps)
     if (lattice := graph.convolution) is not None:
         return lattice_ops.lattice_shared(x, taps, lattice)
     y: Tensor = ops.shared_conv(x, graph.neighbors, _like(graph.weights, x), taps)
@@ -156,6 +160,8 @@ def extract(x: Tensor, graph: Graph) -> Tensor:
             [2., 4., 0.]])
     """
     _check("extract", x, graph, x)
+    if _is_empty_batch(x):
+        return _empty_batch((graph.num_vertices, graph.degree, x.shape[2]), x, graph.weights)
     p: Tensor = ops.extract(x, graph.neighbors, _like(graph.weights, x))
     return p
 
@@ -222,6 +228,7 @@ def _regions(vertex_weights: Tensor | None, graph: Graph, like: Tensor) -> Tenso
     """Return the weights (n,) or (r, n) of `gram` as (r, n), in the dtype of the layer."""
     if vertex_weights is None:
         return None
+    _check_tensor("gram: `vertex_weights`", vertex_weights)
     if vertex_weights.ndim not in (1, 2) or vertex_weights.shape[-1] != graph.num_vertices or not len(vertex_weights):
         message = (
             f"gram: `vertex_weights` {tuple(vertex_weights.shape)} must be (n={graph.num_vertices},) or (r, n). "
@@ -231,7 +238,19 @@ def _regions(vertex_weights: Tensor | None, graph: Graph, like: Tensor) -> Tenso
     return vertex_weights.to(like).reshape(-1, graph.num_vertices)
 
 
+def _is_empty_batch(x: Tensor) -> bool:
+    """Whether there are no signals, as in the last batch of a data set that was filtered."""
+    return x.ndim == 3 and x.shape[0] == 0
+
+
+def _empty_batch(shape: tuple[int, ...], x: Tensor, *others: Tensor | None) -> Tensor:
+    """Return a result (0, *shape); all that it is computed from gets a gradient of 0."""
+    zero = sum((value.sum() for value in (x, *others) if value is not None), x.new_zeros(()))
+    return x.new_zeros(0, *shape) + zero
+
+
 def _check_bias(x: Tensor, filters: Tensor, bias: Tensor) -> None:
+    _check_tensor("graph_conv: `bias`", bias)
     if bias.shape != filters.shape[2:] or bias.dtype != filters.dtype or bias.device != x.device:
         message = (
             f"graph_conv: `bias` ({tuple(bias.shape)}, {bias.dtype} on {bias.device}) must be (m={filters.shape[2]},), "
@@ -242,6 +261,7 @@ def _check_bias(x: Tensor, filters: Tensor, bias: Tensor) -> None:
 
 def _check_gram(x: Tensor, graph: Graph, filters: Tensor, bias: Tensor, *, wider: bool = False) -> None:
     _check("gram", x, graph, filters, wider=wider)
+    _check_tensor("gram: `bias`", bias)
     if x.ndim != 2 or filters.shape[:2] != (graph.degree, x.shape[-1]) or bias.shape != filters.shape[2:]:
         message = (
             f"gram: x {tuple(x.shape)}, `filters` {tuple(filters.shape)} and `bias` {tuple(bias.shape)} must be "
@@ -291,7 +311,8 @@ def _check(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: b
             "Convert with .to(torch.float32)."
         )
         raise ArgumentError(message)
-    if x.numel() == 0 or parameters.numel() == 0:
+    _check_tensor(f"{caller}: the filters", parameters)
+    if 0 in (*x.shape[-2:], *parameters.shape[-2:]):
         message = (
             f"{caller}: the signal {tuple(x.shape)} or the filters {tuple(parameters.shape)} are empty. "
             "Give at least one vertex and one channel."
@@ -311,6 +332,12 @@ def _check(caller: str, x: Tensor, graph: Graph, parameters: Tensor, *, wider: b
         raise DeviceError(message)
     if x.dtype != parameters.dtype and not (wider and x.dtype == torch.float64) and not _autocast(x):
         message = f"{caller}: the signal is {x.dtype}, the filters are {parameters.dtype}. Convert one with .to(dtype)."
+        raise ArgumentError(message)
+
+
+def _check_tensor(what: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor):
+        message = f"{what} must be a tensor, got {type(value).__name__}. Convert with torch.as_tensor."
         raise ArgumentError(message)
 
 

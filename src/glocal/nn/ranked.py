@@ -84,12 +84,17 @@ class RankedGraphConv(nn.Module):
 
         Cost: O(n (c + k m) channels) time, O(n k channels) memory.
         """
+        if not isinstance(graph, Graph):
+            message = f"RankedGraphConv: `graph` is a {type(graph).__name__}, not a Graph. Build one with window_graph."
+            raise ArgumentError(message)
         if graph.degree != self.degree:
             message = (
                 f"RankedGraphConv: the layer has degree {self.degree}, the graph {graph.degree}. "
                 "Build the graph with that many neighbours or make another layer."
             )
             raise ArgumentError(message)
+        _check_shape("x", x, "(n, c)", (graph.num_vertices, self.in_channels))
+        _check_shape("similarities", similarities, "(n, k)", (graph.num_vertices, self.degree))
         u = x @ self.value.to(x.dtype).t()
         weights = rank_weights(similarities, self.temperature, self.logits).to(x.dtype)
         return window_ops.ranked_conv(u, graph.neighbors, weights, self.filters.to(x.dtype))
@@ -97,6 +102,16 @@ class RankedGraphConv(nn.Module):
     def extra_repr(self) -> str:
         """Show the sizes."""
         return f"{self.in_channels}, {self.out_channels}, degree={self.degree}, channels={len(self.value)}"
+
+
+def _check_shape(name: str, value: Tensor, axes: str, shape: tuple[int, int]) -> None:
+    if not isinstance(value, Tensor) or value.shape != shape:
+        found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        message = (
+            f"RankedGraphConv: `{name}` ({found}) must be a tensor {axes} = {shape}. "
+            "Use the graph and the similarities that window_graph gives for this signal."
+        )
+        raise ArgumentError(message)
 
 
 def rank_weights(similarities: Tensor, temperature: Tensor, logits: Tensor) -> Tensor:
