@@ -107,6 +107,17 @@ def test_save_says_when_it_cannot_write(tmp_path):
         glocal.grid_graph((3,)).save(tmp_path / "nowhere" / "g.safetensors")
 
 
+def test_save_replaces_a_file_on_request(tmp_path):
+    path = tmp_path / "g"
+    glocal.grid_graph((3,)).save(path)
+    with pytest.raises(OutputError, match="the file exists already"):
+        glocal.grid_graph((4,)).save(path, overwrite=False)
+    with pytest.warns(DeprecationWarning, match="from 0.3 on, a file that exists is only replaced with overwrite=True"):
+        glocal.grid_graph((4,)).save(path)
+    glocal.grid_graph((5,)).save(path, overwrite=True)
+    assert Graph.load(path).num_vertices == 5
+
+
 def test_repr_is_for_people():
     g = glocal.grid_graph((256, 256), size=5, boundary="zero")
     assert repr(g) == "Graph(65,536 vertices, degree 25, lattice 256x256, zero, cpu, 0 B)"

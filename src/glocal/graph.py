@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, SupportsIndex
@@ -161,15 +162,22 @@ class Graph:
         pinned = {name: t.pin_memory() for name, t in self._named_tensors()}
         return _unchecked(pinned, self.lattice, self.num_sources, self.device)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the graph to `path` as safetensors. The file appears complete or not at all."""
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool | None = None) -> None:
+        """Write the graph to `path` as safetensors. The file appears complete or not at all.
+
+        A file that exists is replaced with `overwrite=True` and refused with False. In 0.2 the default replaces it too, with
+        a DeprecationWarning; from 0.3 on it is False, as where the library writes other files.
+        """
         from safetensors.torch import save_file
 
         tensors = {name: t.detach().cpu().contiguous() for name, t in self._named_tensors()}
         metadata = {"format": _FORMAT} | ({} if self.lattice is None else {"lattice": self.lattice.to_text()})
         if self.num_sources != self.num_vertices:
             metadata["num_sources"] = str(self.num_sources)
-        with write_whole(path, overwrite=True) as temporary:
+        if overwrite is None and os.path.exists(path):  # noqa: PTH110  a name that is too long is none that exists
+            message = "Graph.save: from 0.3 on, a file that exists is only replaced with overwrite=True."
+            warnings.warn(message, DeprecationWarning, stacklevel=2)
+        with write_whole(path, overwrite=overwrite is not False) as temporary:
             save_file(tensors, temporary, metadata=metadata)
 
     @classmethod

@@ -29,7 +29,7 @@ GRAPHS = """
 import sys, torch, glocal
 for i in range(40):
     graph = glocal.Graph((torch.arange(200_000).reshape(20_000, 10) + i % 4) % 20_000)
-    graph.save(sys.argv[1] + f"/{i % 4}.graph")
+    graph.save(sys.argv[1] + f"/{i % 4}.graph", overwrite=True)
 """
 COMMANDS = {
     "denoise": ["denoise", "photos", "-o", "out/", "--model", "local", "--skip-existing"],

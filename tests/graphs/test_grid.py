@@ -103,12 +103,12 @@ def test_other_weights_leave_the_neighbors_and_end_the_convolution():
 def test_a_grid_is_a_grid_after_saving_and_loading(tmp_path):
     for boundary in BOUNDARIES:
         g = glocal.grid_graph((4, 3, 5), size=(3, 1, 5), dilation=2, boundary=boundary)
-        g.save(tmp_path / "g")
+        g.save(tmp_path / "g", overwrite=True)
         back = glocal.Graph.load(tmp_path / "g")
         assert back.convolution == g.convolution
         assert stored(back) == set()
         weighted = g.with_weights(torch.rand(60, 15))
-        weighted.save(tmp_path / "g")
+        weighted.save(tmp_path / "g", overwrite=True)
         back = glocal.Graph.load(tmp_path / "g")
         assert back.convolution is None
         same(back, weighted)
