@@ -33,7 +33,7 @@ def test_an_existing_file_is_refused_or_replaced(tmp_path):
     with pytest.raises(OutputError) as caught, write_whole(path):
         pass
     assert str(caught.value) == (
-        f"write file ({path}): the file exists already. Add --overwrite or choose another name."
+        f"write file ({path}): the file exists already. Add overwrite=True or choose another name."
     )
     with write_whole(path, overwrite=True) as beside:
         beside.write_text("new")

@@ -215,7 +215,7 @@ def output_error(path: str | os.PathLike[str], error: OSError) -> OutputError:
 
 
 def _exists(path: str | os.PathLike[str]) -> OutputError:
-    return OutputError(f"write file ({path}): the file exists already. Add --overwrite or choose another name.")
+    return OutputError(f"write file ({path}): the file exists already. Add overwrite=True or choose another name.")
 
 
 def _check_lengths(path: str | os.PathLike[str], final: Path) -> None:

@@ -94,7 +94,7 @@ def test_narrow_figures_share_a_row():
 
 def test_an_existing_report_is_refused(tmp_path, sections):
     write_report(tmp_path, "t", [], sections)
-    with pytest.raises(OutputError, match=r"holds a report already\. Add --overwrite or choose another folder"):
+    with pytest.raises(OutputError, match=r"holds a report already\. Add overwrite=True or choose another folder"):
         write_report(tmp_path, "t", [], sections)
     write_report(tmp_path, "again", [], sections, overwrite=True)
     assert "again" in (tmp_path / "index.html").read_text()

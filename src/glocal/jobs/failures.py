@@ -10,6 +10,8 @@ import traceback
 from glocal.errors import GlocalError, MemoryLimitError, OutputError
 
 STOPPED = 130
+# What a remedy names for callers in Python, and the flag that does the same.
+_FLAGS = {"overwrite=True": "--overwrite", "ColorMap.save": "--save-map", "write_lut": "--lut"}
 _LAST_SENTENCE = re.compile(r"^(.*[.)])\s+([A-Z`].*?)\.?$", re.DOTALL)
 _CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EPIPE)  # the disk is full, or the reader of a pipe has ended
@@ -36,13 +38,16 @@ def exit_code_of(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     """`error: WHAT (path): WHY. Try: ONE THING.` for an error, without anything that a terminal would act on.
 
-    The errors of glocal end with their remedy as the last sentence, which becomes the part after "Try:".
+    The errors of glocal end with their remedy as the last sentence, which becomes the part after "Try:". Where it names an
+    argument of Python, the flag of the command line takes its place.
 
     Examples
     --------
     >>> from glocal.errors import InputError
     >>> describe(InputError("read image (a.png): there is no such file. Check the name."))
     'error: read image (a.png): there is no such file. Try: check the name.'
+    >>> describe(InputError("write file (a.png): the file exists already. Add overwrite=True."))
+    'error: write file (a.png): the file exists already. Try: add --overwrite.'
     """
     return visible(_described(error))
 
@@ -74,6 +79,8 @@ def _with_remedy(message: str) -> str:
     if not found or found[2].count(")") > found[2].count("("):
         return f"error: {text.rstrip('.')}. Try: `glocal --help`."
     fact, remedy = found.groups()
+    for name, flag in _FLAGS.items():
+        remedy = remedy.replace(name, flag)
     return f"error: {fact.rstrip('.')}. Try: {remedy[0].lower()}{remedy[1:]}."
 
 

@@ -71,7 +71,9 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"reproduce ({folder}): it is a file, not a folder. Name another folder with -o.")
     if (folder / PAGE).exists() and not overwrite:
-        raise OutputError(f"reproduce ({folder}): it holds a report already. Add --overwrite or choose another folder.")
+        raise OutputError(
+            f"reproduce ({folder}): it holds a report already. Add overwrite=True or choose another folder."
+        )
     make_folder(folder)
 
 

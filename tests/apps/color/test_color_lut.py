@@ -71,7 +71,7 @@ def test_maps_that_cannot_be_read(tmp_path):
     data = (tmp_path / "look.glocal").read_bytes()
     for cut in (0, 4, 100, len(data) - 5):
         (tmp_path / "cut.glocal").write_bytes(data[:cut])
-        with pytest.raises(InputError, match=r"it is damaged or not a color map. Make it again with --save-map"):
+        with pytest.raises(InputError, match=r"it is damaged or not a color map. Make it again with ColorMap.save"):
             ColorMap.load(tmp_path / "cut.glocal")
     assert set(load_file(tmp_path / "look.glocal")) == {"palette", "new"}
 

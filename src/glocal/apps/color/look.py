@@ -116,10 +116,10 @@ class ColorMap:
             message = f"read color map ({path}): {why}. Check the name."
             raise InputError(message) from error
         except SafetensorError as error:
-            message = f"read color map ({path}): it is damaged or not a color map. Make it again with --save-map."
+            message = f"read color map ({path}): it is damaged or not a color map. Make it again with ColorMap.save."
             raise InputError(message) from error
         if about.get("format") != _FORMAT:
-            message = f"read color map ({path}): it is not a color map. Use a file that --save-map wrote."
+            message = f"read color map ({path}): it is not a color map. Use a file that ColorMap.save wrote."
             raise InputError(message)
         if about.get("version") != _VERSION:
             message = (
@@ -140,9 +140,9 @@ def _checked(path: str | os.PathLike[str], options: str, tensors: dict[str, Tens
         whole = whole and (curve is None or (curve.shape == (101,) and bool(torch.isfinite(curve).all())))
         whole = whole and bool(torch.isfinite(palette).all() and torch.isfinite(new).all())
     except (ValueError, TypeError, KeyError, AttributeError, GlocalError) as error:
-        message = f"read color map ({Path(path)}): its contents are damaged. Make it again with --save-map."
+        message = f"read color map ({Path(path)}): its contents are damaged. Make it again with ColorMap.save."
         raise InputError(message) from error
     if not whole:
-        message = f"read color map ({Path(path)}): its palettes are damaged. Make it again with --save-map."
+        message = f"read color map ({Path(path)}): its palettes are damaged. Make it again with ColorMap.save."
         raise InputError(message)
     return ColorMap(palette, new, chosen, None if curve is None else curve.float())

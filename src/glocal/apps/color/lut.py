@@ -206,7 +206,7 @@ def _from_hald(path: str | os.PathLike[str], picture: Picture) -> Lut:
     if picture.gray or picture.size != (side, side) or size < 2 or size**3 != side * side:
         message = (
             f"read LUT ({path}): a picture of {picture.size[1]} x {picture.size[0]} is not a HaldCLUT (level 8 has "
-            "512 x 512). Use one that --lut wrote."
+            "512 x 512). Use one that write_lut wrote."
         )
         raise InputError(message)
     values = torch.from_numpy(to_depth(picture.pixels, "float"))
