@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from glocal.errors import DeviceError
+from glocal.errors import ArgumentError, DeviceError
 from glocal.kernels import portable, reference, reference_search, select
 
 
@@ -16,7 +16,7 @@ def test_the_variable_overrides_the_choice(monkeypatch):
 def test_an_unknown_or_impossible_backend_is_refused(monkeypatch):
     monkeypatch.setenv("GLOCAL_BACKEND", "tpu")
     with pytest.raises(
-        DeviceError, match=r"GLOCAL_BACKEND \(='tpu'\) is not a backend. Choose one of cuda, cpu, portable, reference"
+        ArgumentError, match=r"GLOCAL_BACKEND \(='tpu'\) is not a backend. Choose one of cuda, cpu, portable, reference"
     ):
         select.pick("knn", "cpu")
     monkeypatch.setenv("GLOCAL_BACKEND", "cuda")

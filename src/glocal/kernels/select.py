@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from glocal.errors import DeviceError
+from glocal.errors import ArgumentError, DeviceError
 
 ON_SIGNALS = (
     "reverse",
@@ -165,7 +165,7 @@ def _pick(operation: str, device: torch.device, wanted: str) -> tuple[Backend, C
     names = [b.name for b in BACKENDS]
     if wanted and wanted not in names:
         message = f"GLOCAL_BACKEND (={wanted!r}) is not a backend. Choose one of {', '.join(names)}, or unset it."
-        raise DeviceError(message)
+        raise ArgumentError(message)
     if operation not in OPERATIONS:
         message = f"pick: no backend has the operation {operation!r}. Choose one of {', '.join(OPERATIONS)}."
         raise DeviceError(message)
