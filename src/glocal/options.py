@@ -58,7 +58,7 @@ def option(default: Any, help: str, **settings: Any) -> Any:
     no_flag
         True for an option that only Python has.
     writes
-        For the name of a further output file, which a recipe does not repeat: picture, sound, lut or file.
+        For the name of a further output file, which a recipe does not repeat: picture, sound, lut, map or file.
     keyword
         True for a further input file that the Python call takes as a keyword of the same name.
     in_tiles

@@ -206,14 +206,19 @@ def _writing(files: Any) -> list[Any]:
 
 
 def _check_suffix(path: str, writes: str) -> None:
-    """Refuse a further output whose suffix names no format; `writes` is "picture", "sound", "lut" or "file"."""
+    """Refuse a further output whose suffix names no format; `writes` is "picture", "sound", "lut", "map" or "file"."""
+    suffix = Path(path).suffix.lower()
     if writes == "picture":
         format_of_name(path)
     elif writes == "sound":
         from glocal.files.audio.formats import output_format
 
         output_format(path, None, None)
-    elif writes == "lut" and Path(path).suffix.lower() not in (".cube", ".png"):
-        suffix = Path(path).suffix.lower()
+    elif writes == "map" and (suffix == ".cube" or suffix in SUFFIXES):  # `--map` would take it for a LUT
+        message = (
+            f"write color map ({path}): the suffix {suffix!r} is that of a LUT or a picture. Use .glocal, or --lut."
+        )
+        raise ArgumentError(message)
+    elif writes == "lut" and suffix not in (".cube", ".png"):
         message = f"write LUT ({path}): the suffix {suffix!r} is unknown. Use .cube, or .png for a HaldCLUT."
         raise ArgumentError(message)

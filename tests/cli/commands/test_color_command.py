@@ -168,10 +168,17 @@ def damaged(folder):
         ("--map bad.glocal photo.png --reference photo.png", 2, "contradict each other"),
         ("photo.png reference.png -o a.png --lut a.3dl", 2, "the suffix '.3dl' is unknown"),
         (
+            "photo.png reference.png -o a.png --save-map a.png",
+            2,
+            "suffix '.png' is that of a LUT or a picture. Try: use",
+        ),
+        ("photo.png reference.png -o a.png --save-map a.cube", 2, "suffix '.cube' is that of a LUT or a picture"),
+        (
             "photo.png frame.png --reference reference.png -o x/ --lut a.cube",
             2,
             "belongs to one input, and there are several. Try: make it from one photo",
         ),
+        ("photo.png reference.png -o a.zarr --save-map a.png", 2, "suffix '.png' is that of a LUT or a picture"),
         ("photo.png reference.png --lambda 1,2", 2, "must be three numbers"),
         ("photo.png reference.png --lambda a,b,c", 2, "`a,b,c` is not a list of numbers. Try: write it like"),
         ("photo.png reference.png --protect cats", 2, "is unknown. Try: choose among neutrals, skin"),

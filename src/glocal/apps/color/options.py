@@ -101,7 +101,7 @@ class ColorFiles:
     map: str | None = option(
         None, "Apply a map of --save-map, a .cube or a HaldCLUT .png to all inputs.", keyword=True, in_tiles=True
     )
-    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="file", in_tiles=True)
+    save_map: str | None = option(None, "Save the map, such as look.glocal.", writes="map", in_tiles=True)
     mask: str | None = option(None, "A picture that is white where the photo changes.", keyword=True, in_tiles=True)
     lut: tuple[str, ...] = option(
         (), "Export the map as a 3-D LUT: look.cube, or a HaldCLUT look.png.", writes="lut", in_tiles=True
