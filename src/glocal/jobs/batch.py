@@ -97,6 +97,22 @@ def job_cost(task: Task, *, job: Job) -> Cost:
     return needs if needs.memory <= task.memory else replace(needs, smaller=job.smaller(header, task.memory))
 
 
+def planned_cost(task: Task, *, job: Job) -> Cost:
+    """Do what `job_cost` does for a plan, which ends as the work would."""
+    needs = job_cost(task, job=job)
+    check_here(job)
+    return needs
+
+
+def check_here(job: Job) -> None:
+    """Refuse a device that this computer does not have, with the words of the work itself."""
+    device = getattr(job.options, "device", "cpu")
+    if device != "cpu":
+        from glocal.machine import check_device  # not before it is needed: it loads torch
+
+        check_device(job.options.call, device)
+
+
 def announce(name: str, needs: Cost) -> str:
     """Return the line that is shown before a long job."""
     takes = "on the GPU"

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from glocal.apps.denoise.cost import least_memory
@@ -236,6 +237,23 @@ def test_too_little_memory_is_refused_with_what_would_do(folder, capsys):
     assert "the work needs 541 MiB, and it may take 100 MiB" in capsys.readouterr().err
     assert run(["denoise", "photo.png", "-o", "out.png", "--max-memory", str(least), "--dry-run"]) == 0
     assert "(with temporary files, in 541 MiB)" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_dry_run_misses_the_device_that_the_run_misses(folder, capsys):
+    Image.open("photo.png").save("photo.tif")
+    for more in ([], ["--dry-run"]):
+        for output in ("out.png", "out.zarr"):
+            assert run(["denoise", "photo.tif", "-o", output, "--device", "cuda", *more]) == 7
+            missing = "error: denoise: the device 'cuda' is not available here. Try: use cpu."
+            assert missing in capsys.readouterr().err
+    assert run(["denoise", "photo.png", "gray.png", "-o", "out/", "--device", "cuda", "--dry-run"]) == 1
+
+
+def test_a_backend_that_is_none_is_wrong_usage(folder, capsys, monkeypatch):
+    monkeypatch.setenv("GLOCAL_BACKEND", "foo")
+    assert run(["denoise", "photo.png", "-o", "out.png", "--model", "local"]) == 2
+    assert "GLOCAL_BACKEND (='foo') is not a backend. Try: choose one of cuda, cpu," in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("outputs", [["-o", "out.heic"], ["-o", "out.png", "--residual", "noise.heic"]])

@@ -12,7 +12,7 @@ import typer
 from glocal.cli.shell.batch import BatchOptions, run_batch
 from glocal.cli.shell.console import Console, RunOptions
 from glocal.cli.shell.tiles import needs_tiles, run_tiles
-from glocal.jobs.batch import job_cost, job_work
+from glocal.jobs.batch import job_cost, job_work, planned_cost
 from glocal.jobs.job import Job
 
 
@@ -26,6 +26,7 @@ def file_command(job: type[Job]) -> Callable[..., None]:
         work = job(options, files, output, others)
         console = Console(run)
         gpu = str(getattr(options, "device", "cpu")).startswith("cuda")
+        planned = batch.dry_run and not batch.on_cluster  # a cluster may have what this computer does not
         if needs_tiles(job, sources, batch.output):
             run_tiles(work, sources[0], options=batch, console=console, gpu=gpu)
             return
@@ -33,7 +34,7 @@ def file_command(job: type[Job]) -> Callable[..., None]:
             job.name,
             sources,
             functools.partial(job_work, job=work, overwrite=batch.overwrite, say=console.say),
-            estimate=functools.partial(job_cost, job=work),
+            estimate=functools.partial(planned_cost if planned else job_cost, job=work),
             suffixes=job.suffixes,
             options=batch,
             console=console,

@@ -15,7 +15,7 @@ from glocal.cli.shell.console import Console
 from glocal.cluster.options import ZARR
 from glocal.errors import ArgumentError, GlocalError
 from glocal.files.images.formats import SUFFIXES
-from glocal.jobs.batch import Outcome, Work, failure, perform
+from glocal.jobs.batch import Outcome, Work, check_here, failure, perform
 from glocal.jobs.failures import Stopped
 from glocal.jobs.job import Cost, ImageOutput, Job
 from glocal.jobs.memory import available_memory
@@ -63,10 +63,13 @@ def run_tiles(job: Job, source: str, *, options: BatchOptions, console: Console,
     from glocal.cluster.pictures import plan_text, run_picture
 
     options.check(jobs=options.jobs)
+    job.check(1)
     check_mounted(source, options.output)
     if options.output is None:
         raise ArgumentError(f"-o: a picture in tiles needs the name of its output. Write -o NAME{ZARR} or -o NAME.tif.")
     target, started, done = Path(options.output), time.monotonic(), [0]
+    if not options.on_cluster:
+        check_here(job)
     if options.dry_run:
         text = plan_text(Path(source), options.tile)
         console.result({"command": job.name, "input": source, "output": str(target), "plan": text}, text)
