@@ -90,6 +90,11 @@ def test_what_is_refused(call, tmp_path, capsys, monkeypatch):
             "none.json): there is no such file. Try: start the scheduler",
         ),
         (
+            ["--scheduler-file", tmp_path / "in" / "a.txt"],
+            3,
+            "a.txt): it is not the file of a scheduler. Try: start the",
+        ),
+        (
             ["--scheduler", "tcp://127.0.0.1:9"],
             7,
             "cluster (tcp://127.0.0.1:9): there is no answer, or no worker, within",

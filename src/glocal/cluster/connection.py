@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import multiprocessing
 import multiprocessing.forkserver
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,10 +75,8 @@ def connected(options: ClusterOptions, *, memory: int | None, say: Callable[[str
             address: Any = stack.enter_context(_started(options.processes, memory))
         else:
             address = options.scheduler
-        if options.scheduler_file is not None and not Path(options.scheduler_file).is_file():
-            raise InputError(
-                f"--scheduler-file ({options.scheduler_file}): there is no such file. Start the scheduler first."
-            )
+        if options.scheduler_file is not None:
+            _check_scheduler_file(Path(options.scheduler_file))
         where = options.cluster or options.scheduler or options.scheduler_file
         try:
             found: Any = {"scheduler_file": options.scheduler_file} if options.scheduler_file else {"address": address}
@@ -102,6 +102,19 @@ def prepare_workers(*modules: str) -> None:
             ["distributed", "glocal.cluster.worker", *modules]
         )
         multiprocessing.forkserver.ensure_running()
+
+
+def _check_scheduler_file(path: Path) -> None:
+    """Refuse what is not the file of a scheduler; Dask waits a minute before it says so."""
+    if not path.is_file():
+        raise InputError(f"--scheduler-file ({path}): there is no such file. Start the scheduler first.")
+    for _ in range(10):  # the scheduler may be writing it
+        with contextlib.suppress(ValueError, OSError):
+            found = json.loads(path.read_text())
+            if isinstance(found, dict) and "address" in found:
+                return
+        time.sleep(0.1)
+    raise InputError(f"--scheduler-file ({path}): it is not the file of a scheduler. Start the scheduler again.")
 
 
 def workers_of(client: Client, processes: int) -> int:
