@@ -141,6 +141,14 @@ class FlatMuon:
         """Let the network compute with these values (`values` or `mean`) until the next step."""
         self.used.copy_(values)
 
+    def named(self, values: Tensor) -> dict[str, Tensor]:
+        """Return views of these values (`values` or `mean`), one for each parameter, with its name and shape."""
+        found, at = {}, 0
+        for name, parameter in zip(self.names, self.parameters, strict=True):
+            found[name] = _view(values, at, parameter)
+            at += parameter.numel()
+        return found
+
     def step(self, loss: Tensor, rate: Tensor, *, mean: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Move all parameters against the gradient of `loss` by `rate` (a tensor: CUDA graphs read it again each time).
 

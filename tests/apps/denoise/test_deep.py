@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +53,13 @@ def test_nothing_beyond_the_halo_matters() -> None:
         first, second = model(noisy, sigma), model(other, sigma)
     assert torch.equal(first[:, :, :4], second[:, :, :4])
     assert not torch.equal(first, second)
+
+
+def test_the_first_layer_sees_the_picture_unrounded() -> None:
+    short, noisy, sigma = net().to(torch.bfloat16), torch.rand(1, 1, 16, 16), torch.tensor([0.1])
+    same = deepcopy(short).in_bfloat16()  # the same parameters, the first of them in float32
+    assert torch.equal(short(noisy, sigma), same(noisy, sigma))
+    assert not torch.equal(short(noisy, sigma), short(noisy.to(torch.bfloat16).float(), sigma))
 
 
 def test_sizes_that_do_not_fit_are_named() -> None:
@@ -104,6 +112,17 @@ def test_large_states_are_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     older.load(tmp_path)  # a state that was not written to its end does not count
     assert older.done == 1
     assert torch.equal(older.optimizer.mean, training.optimizer.mean)
+
+
+def test_the_average_is_not_rounded_to_the_numbers_of_the_network() -> None:
+    training = Training(TINY, crops(), PLAN, dtype=torch.bfloat16)
+    training.run(2)
+    found = training.averaged()
+    assert {name: p.shape for name, p in net().named_parameters()} == {name: t.shape for name, t in found.items()}
+    order = [
+        found[name].permute(0, 2, 3, 1) if found[name].ndim == 4 else found[name] for name in training.optimizer.names
+    ]
+    assert torch.equal(torch.cat([t.flatten() for t in order]), training.optimizer.mean)
 
 
 def _full_disk(*given: object, **more: object) -> str:

@@ -124,8 +124,7 @@ class DeepDenoiser(nn.Module):
         level = sigma.to(noisy.dtype)
         if level.ndim == 1:
             level = level.view(-1, 1, 1, 1).expand(len(noisy), self.shape.maps, *noisy.shape[2:])
-        x = torch.cat([noisy, level], 1).to(self.head.weight.dtype, memory_format=torch.channels_last)
-        at_full = self.full_in(self.head(x).to(self.tail.weight.dtype))
+        at_full = self.full_in(self._head(torch.cat([noisy, level], 1)))
         at_half = self.half_in(self.down_half(at_full))
         x = added(at_half, self.up_half(self.quarter(self.down_quarter(at_half))))
         x = self.half_out(self._graph_blocks(x))
@@ -133,10 +132,17 @@ class DeepDenoiser(nn.Module):
         return noisy + self.tail(x).to(noisy.dtype)
 
     def in_bfloat16(self) -> DeepDenoiser:
-        """Let all layers but the first compute in bfloat16. The first sees the picture, whose values need float32."""
+        """Let all layers but the first compute in bfloat16."""
         self.to(torch.bfloat16)
         self.head.to(torch.float32)
         return self
+
+    def _head(self, x: Tensor) -> Tensor:
+        """Compute the first layer in float32 at least: it sees the picture, which bfloat16 would round by half a gray level."""
+        filters = self.head.weight
+        filters = filters.to(torch.promote_types(filters.dtype, torch.float32))
+        x = x.to(filters.dtype, memory_format=torch.channels_last)
+        return nn.functional.conv2d(x, filters, padding=1).to(self.tail.weight.dtype)
 
     def _graph_blocks(self, x: Tensor) -> Tensor:
         shape = self.shape

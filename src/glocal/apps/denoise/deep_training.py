@@ -289,10 +289,8 @@ class Training:
 
     def averaged(self) -> dict[str, Tensor]:
         """Return the averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
-        self.optimizer.use(self.optimizer.mean)
-        found = {name: p.detach().float().cpu().contiguous() for name, p in self.net.named_parameters()}
-        self.optimizer.use(self.optimizer.values)
-        return found
+        found = self.optimizer.named(self.optimizer.mean)
+        return {name: found[name].cpu().contiguous() for name, _ in self.net.named_parameters()}
 
 
 def _start_from(net: DeepDenoiser, parameters: Mapping[str, Tensor]) -> None:
