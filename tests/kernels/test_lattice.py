@@ -68,6 +68,17 @@ def test_equals_the_definition(kernel, name, shape, size, dilation, dtype, monke
                 assert_near(ours, gradient, dtype)
 
 
+@pytest.mark.parametrize(("shape", "size", "dilation"), SHAPES)
+def test_the_bias_is_added_last(shape, size, dilation):
+    lattice = Lattice(shape, size, dilation, "zero")
+    for c, m in ((1, 18), (3, 50), (18, 1), (20, 70)):
+        x, filters = inputs("lattice_conv", lattice, c=c, m=m, dtype=torch.float32)
+        bias = torch.arange(1.0, m + 1)
+        assert torch.equal(
+            boxes.lattice_conv(x, filters, lattice, bias), boxes.lattice_conv(x, filters, lattice) + bias
+        )
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_computes_only_the_gradients_that_are_asked_for(name):
     lattice = Lattice((4, 5), (3, 3))

@@ -40,8 +40,8 @@ def lattice_conv(x: Tensor, filters: Tensor, lattice: Lattice, bias: Tensor | No
     d, c, m = filters.shape
     y = empty(x, *x.shape[:2], m)
     plan = forward_plan(lattice, c, m, TILE_BYTES // x.element_size())
-    _write([plan], [y], x.shape[0], d * c * m, _convolver(x, filters, [plan]))
-    return y if bias is None else y.add_(bias)
+    _write([plan], [y], x.shape[0], d * c * m, _convolver(x, filters, [plan], bias))
+    return y
 
 
 def lattice_conv_backward(g: Tensor, x: Tensor, filters: Tensor, lattice: Lattice, mask: Sequence[bool]) -> Gradients:
@@ -78,15 +78,17 @@ def lattice_shared_backward(g: Tensor, x: Tensor, taps: Tensor, lattice: Lattice
     return gx, gt
 
 
-def _convolver(x: Tensor, filters: Tensor, plans: Sequence[Plan]) -> Run:
-    """Return what convolves x with the filters (d, c, m) by one of the plans."""
+def _convolver(x: Tensor, filters: Tensor, plans: Sequence[Plan], bias: Tensor | None = None) -> Run:
+    """Return what convolves x with the filters (d, c, m) by one of the plans, and adds the bias."""
     _, c, m = filters.shape
     signal, values = flat(x), filters.detach().numpy()
-    packed = {layout: _pack(values, plan) for layout, plan in {_layout(plan): plan for plan in plans}.items()}
+    shift = np.zeros(m, values.dtype) if bias is None else bias.detach().numpy()
+    layouts = {_layout(plan): plan for plan in plans}
+    packed = {layout: (_pack(values, plan), _pack_bias(shift, plan)) for layout, plan in layouts.items()}
 
     def run(plan: Plan, first: int, last: int, out: Any) -> None:
         region, phases, vectors, chunks = plan
-        stencil.convolve(signal, packed[_layout(plan)], region, c, m, phases, vectors, chunks, first, last, out)
+        stencil.convolve(signal, *packed[_layout(plan)], region, c, m, phases, vectors, chunks, first, last, out)
 
     return run
 
@@ -105,6 +107,14 @@ def _pack(filters: Any, plan: Plan) -> Any:
     for phase in range(phases):
         wide[:, phase : phase + across, :, phase * m : (phase + 1) * m] = taps
     return np.ascontiguousarray(wide.reshape(-1, plan.chunks, width).swapaxes(0, 1)).reshape(-1)
+
+
+def _pack_bias(bias: Any, plan: Plan) -> Any:
+    """Lay the bias (m,) out beside the packed filters."""
+    phases, m = max(1, plan.phases), len(bias)
+    wide = np.zeros(plan.chunks * plan.vectors * TILE_BYTES // bias.itemsize, bias.dtype)
+    wide[: phases * m] = np.tile(bias, phases)
+    return wide
 
 
 def _sharer(x: Tensor, taps: Tensor) -> Run:

@@ -21,7 +21,8 @@ from glocal.kernels.cpu.packing import fill
 from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, TILE_BYTES, Code, product
 
 # Rows of a tile of 1, 2, ... vectors. Fewer than in `product`: their addresses must fit into registers too.
-HEIGHTS = (8, 6, 6, 4, 4, 3, 3, 2) if MANY else ROWS
+HEIGHTS = (12, 6, 6, 4, 4, 3, 3, 2) if MANY else ROWS
+POINTERS = 6 if MANY else 8  # rows with an address of their own; the rows after them are as far from those as from here
 STRIP = 40  # vertices whose gradient stays in the first-level cache
 SPARE = 16 * TILE_BYTES  # numbers that whole tiles may read beyond the end of a buffer
 
@@ -101,16 +102,17 @@ def load(x, c, region, batch, t, y, column, rows, columns, out):
 
 @intrinsic
 def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: Any, segments: Any, inner: Any, b: Any,
-                  bk: Any, c: Any, cr: Any) -> Any:  # fmt: skip
+                  bk: Any, bias: Any, c: Any, cr: Any) -> Any:  # fmt: skip
     """One tile of `stencil`: HEIGHTS[vectors - 1] rows."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = Code(context, builder, like.dtype, TILE_BYTES)
-        _, vectors, a, ar, steps, segments, inner, b, bk, c, cr = args
+        _, vectors, a, ar, steps, segments, inner, b, bk, bias, c, cr = args
 
         def write(across: int) -> None:
             height = HEIGHTS[across - 1]
-            starts = [code.at(a, builder.mul(ar, INDEX(r))) for r in range(height)]
+            starts = [code.at(a, builder.mul(ar, INDEX(r))) for r in range(min(height, POINTERS))]
+            skips = [builder.mul(ar, INDEX(r)) for r in range(0, height, POINTERS)]
 
             def segment(s: Any, sums: list[Any]) -> list[Any]:
                 step = code.load(builder.add(steps, builder.mul(s, INDEX(8))), INDEX)
@@ -121,43 +123,46 @@ def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: 
                     row = code.at(first, builder.mul(k, bk))
                     right = [code.load(builder.add(row, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
                     result = []
+                    places = [builder.add(k, skip) for skip in skips]
                     for r in range(height):
-                        left = code.spread(code.load(code.at(here[r], k), code.number))
+                        address = code.at(here[r % POINTERS], places[r // POINTERS])
+                        left = code.spread(code.load(address, code.number))
                         result += [code.step(left, right[v], sums[r * across + v]) for v in range(across)]
                     return result
 
                 return code.loop(inner, sums, body)
 
             sums = code.loop(segments, [code.zero] * (height * across), segment)
+            last = [code.load(builder.add(bias, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
             for r in range(height):
                 row = code.at(c, builder.mul(cr, INDEX(r)))
                 for v in range(across):
-                    code.store(sums[r * across + v], builder.add(row, INDEX(v * TILE_BYTES)))
+                    code.store(builder.fadd(sums[r * across + v], last[v]), builder.add(row, INDEX(v * TILE_BYTES)))
 
         code.choose(vectors, MAX_VECTORS, write)
         return context.get_dummy_value()
 
-    return types.void(like, *[types.int64] * 10), generate
+    return types.void(like, *[types.int64] * 11), generate
 
 
 @njit(nogil=True, cache=True)
-def stencil(like, rows, vectors, a, ar, steps, inner, b, bk, c, cr):
-    """Write `C[r, :] = sum_s sum_(k < inner) A[r ar + steps[s] + k] B[s inner + k, :]` for r < rows, in whole tiles.
+def stencil(like, rows, vectors, a, ar, steps, inner, b, bk, bias, c, cr):
+    """Write `C[r, :] = sum_s sum_(k < inner) A[r ar + steps[s] + k] B[s inner + k, :] + bias` for r < rows, in whole tiles.
 
-    A, B and C are addresses; the rows of B and C are `bk` and `cr` apart, and `vectors` vectors of C are written.
+    A, B, C and the bias are addresses; the rows of B and C are `bk` and `cr` apart, and `vectors` vectors of C are written.
     """
     height = HEIGHTS[vectors - 1]
     for r in range(0, rows, height):
-        _stencil_tile(like, vectors, a + r * ar * like.itemsize, ar, steps.ctypes.data, steps.size, inner, b, bk,
+        _stencil_tile(like, vectors, a + r * ar * like.itemsize, ar, steps.ctypes.data, steps.size, inner, b, bk, bias,
                       c + r * cr * like.itemsize, cr)  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
-def convolve(x, packed, region, c, m, phases, vectors, chunks, first, last, y):
-    """Write `y[i, :] = sum_k p_k(i, x) filters[k, :]`; y is (b, *extent, m).
+def convolve(x, packed, bias, region, c, m, phases, vectors, chunks, first, last, y):
+    """Write `y[i, :] = sum_k p_k(i, x) filters[k, :] + bias`; y is (b, *extent, m).
 
-    `packed` are the filters (chunks, k, width). They serve `phases` vertices of a row together, so that few maps still
-    fill a vector; 0 means that the rows of the product are the rows of the box, for a narrow region.
+    `packed` are the filters (chunks, k, width) and `bias` is (chunks, width). They serve `phases` vertices of a row together,
+    so that few maps still fill a vector; 0 means that the rows of the product are the rows of the box, for a narrow region.
     """
     itemsize, steps, inner = x.itemsize, region.steps, region.inner
     width, tile = vectors * (TILE_BYTES // itemsize), HEIGHTS[vectors - 1]
@@ -178,6 +183,7 @@ def convolve(x, packed, region, c, m, phases, vectors, chunks, first, last, y):
             direct = 0
         for q in range(chunks):
             b, skip = packed.ctypes.data + q * steps.size * inner * width * itemsize, q * width
+            one = bias.ctypes.data + skip * itemsize
             for r in range(rows if phases > 0 else columns):
                 if phases > 0:
                     a, ar, lines, place, pitch = r * wide * c, phases * c, columns, corner + r * line, phases * m
@@ -185,9 +191,9 @@ def convolve(x, packed, region, c, m, phases, vectors, chunks, first, last, y):
                     a, ar, lines, place, pitch = r * c, wide * c, rows, corner + r * m, line
                 groups = (lines + together - 1) // together
                 left, out = buffer.ctypes.data + a * itemsize, y.ctypes.data + (place + skip) * itemsize
-                stencil(x, direct, vectors, left, ar, steps, inner, b, width, out, pitch)
+                stencil(x, direct, vectors, left, ar, steps, inner, b, width, one, out, pitch)
                 left += direct * ar * itemsize
-                stencil(x, groups - direct, vectors, left, ar, steps, inner, b, width, result.ctypes.data, width)
+                stencil(x, groups - direct, vectors, left, ar, steps, inner, b, width, one, result.ctypes.data, width)
                 for i in range(groups - direct):
                     begin = (direct + i) * together * m + skip  # numbers of this line of the box that are written
                     stop = min(width, together * m - skip, lines * m - begin)
