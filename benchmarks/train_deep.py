@@ -38,6 +38,11 @@ def options_of(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--power", type=float, default=0.55, help="the loss is RMSE / sigma^power; more for low noise if larger"
     )
+    parser.add_argument(
+        "--decay", type=float, default=0.0, help="a step shrinks the matrices by this times the step size"
+    )
+    parser.add_argument("--steps", type=int, help="instead of --seconds")
+    parser.add_argument("--widths", type=int, nargs=3, help="other widths than the shape's, for trials on a CPU")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--side", type=int, default=128, help="of a crop")
     parser.add_argument("--resume", type=Path)
@@ -61,7 +66,15 @@ def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
     torch.backends.cudnn.benchmark = True
     device = "cuda" if cuda else "cpu"
     channels = 3 if options.shape == "photo" else options.channels
-    plan = Plan(steps=10**9, decay=1, rate=options.rate, batch=options.batch, side=options.side, power=options.power)
+    plan = Plan(
+        10**9,
+        1,
+        rate=options.rate,
+        batch=options.batch,
+        side=options.side,
+        power=options.power,
+        matrix_decay=options.decay,
+    )
     stuff = material(
         photos,
         model=options.shape,
@@ -72,6 +85,7 @@ def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
         device=device,
     )
     shape = replace(SHAPES[options.shape], channels=channels)
+    shape = replace(shape, widths=tuple(options.widths)) if options.widths else shape
     dtype = torch.bfloat16 if cuda else torch.float32
     start = None
     if options.start is not None:
@@ -99,7 +113,7 @@ def train(options: argparse.Namespace, photos: list[PackedPhotos]) -> None:
     training.run(first + (400 if cuda else 2), told=told)
     speed = (training.done - first) / (time.perf_counter() - clock)  # steps a second
     left = options.seconds - (time.perf_counter() - clock)
-    steps = training.done + max(1, int(speed * left))
+    steps = options.steps or training.done + max(1, int(speed * left))
     training.plan = replace(plan, steps=steps, decay=max(1, int(options.fall * steps)))
     print(f"{speed:.1f} steps/s, {speed * plan.batch * plan.side**2 / 1e6:.1f} Mpixel/s, {steps} steps", flush=True)
     training.run(max(training.done, steps - training.plan.decay), told=told)

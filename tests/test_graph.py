@@ -111,7 +111,7 @@ def test_save_replaces_a_file_on_request(tmp_path):
     path = tmp_path / "g"
     glocal.grid_graph((3,)).save(path)
     with pytest.raises(OutputError, match="the file exists already"):
-        glocal.grid_graph((4,)).save(path, overwrite=False)
+        glocal.grid_graph((4,)).save(path, overwrite=0)
     with pytest.warns(DeprecationWarning, match="from 0.3 on, a file that exists is only replaced with overwrite=True"):
         glocal.grid_graph((4,)).save(path)
     glocal.grid_graph((5,)).save(path, overwrite=True)

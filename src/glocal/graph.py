@@ -177,7 +177,7 @@ class Graph:
         if overwrite is None and os.path.exists(path):  # noqa: PTH110  a name that is too long is none that exists
             message = "Graph.save: from 0.3 on, a file that exists is only replaced with overwrite=True."
             warnings.warn(message, DeprecationWarning, stacklevel=2)
-        with write_whole(path, overwrite=overwrite is not False) as temporary:
+        with write_whole(path, overwrite=overwrite is None or bool(overwrite)) as temporary:
             save_file(tensors, temporary, metadata=metadata)
 
     @classmethod

@@ -169,6 +169,8 @@ def test_an_empty_batch_gives_an_empty_result_and_gradients_of_0(graph):
     given = [*layer.parameters(), *shared.parameters(), *(() if graph is G else (graph.weights,))]
     assert x.grad.shape == x.shape
     assert all(not one.grad.any() for one in given)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x, graph).dtype == layer(torch.ones(1, 16, 3), graph).dtype == torch.bfloat16
 
 
 def test_arrays_are_no_filters():

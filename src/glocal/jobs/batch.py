@@ -98,9 +98,11 @@ def job_cost(task: Task, *, job: Job) -> Cost:
 
 
 def planned_cost(task: Task, *, job: Job) -> Cost:
-    """Do what `job_cost` does for a plan, which ends as the work would."""
+    """Do what `job_cost` does for a plan, which ends as the work would: also with the error of a device that is not there."""
     needs = job_cost(task, job=job)
-    check_here(job)
+    fits = min(needs.memory, needs.least or needs.memory) <= task.memory
+    if fits and not (task.skip and task.target.exists()):
+        check_here(job)
     return needs
 
 

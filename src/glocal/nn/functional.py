@@ -246,7 +246,8 @@ def _is_empty_batch(x: Tensor) -> bool:
 def _empty_batch(shape: tuple[int, ...], x: Tensor, *others: Tensor | None) -> Tensor:
     """Return a result (0, *shape); all that it is computed from gets a gradient of 0."""
     zero = sum((value.sum() for value in (x, *others) if value is not None), x.new_zeros(()))
-    return x.new_zeros(0, *shape) + zero
+    kind = torch.get_autocast_dtype(x.device.type) if _autocast(x) and x.dtype == torch.float32 else x.dtype
+    return (x.new_zeros(0, *shape) + zero).to(kind)
 
 
 def _check_bias(x: Tensor, filters: Tensor, bias: Tensor) -> None:

@@ -66,6 +66,9 @@ class FlatMuon:
     plain : names of matrices that AdamW moves, such as the first and the last layer
     average : float
         Decay of the moving average of the parameters, once there were enough steps.
+    matrix_decay : float
+        Each step multiplies the matrices that Muon moves by `1 - matrix_decay * rate`. Without it they grow with the number of
+        steps, and a step changes them less and less.
 
     All state is in `state()`, a dict of tensors that are changed in place.
     """
@@ -79,9 +82,11 @@ class FlatMuon:
         average: float = 0.999,
         momentum: float = 0.95,
         decay: float = 0.01,
+        matrix_decay: float = 0.0,
         clip: float = 1.0,
     ) -> None:
         self.average, self.momentum, self.decay, self.clip = average, momentum, decay, clip
+        self.matrix_decay = matrix_decay
         named = dict(net.named_parameters())
         matrices = [name for name, p in named.items() if p.ndim >= 2 and name not in plain]
         matrices.sort(key=lambda name: (_rows(named[name]), named[name].numel()))  # stable: the order within stays
@@ -179,6 +184,8 @@ class FlatMuon:
         first = self.first[: self.split]
         first.lerp_(g, 1 - self.momentum)
         ahead = torch.lerp(g, first, self.momentum)  # Nesterov
+        if self.matrix_decay:
+            self.values[: self.split].mul_(1 - self.matrix_decay * rate)
         for group in self.groups:
             update = orthogonalize(group.of(ahead))
             scale = 0.2 * max(group.rows, group.columns) ** 0.5  # entries as large as AdamW's usually are

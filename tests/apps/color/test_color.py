@@ -188,7 +188,7 @@ def test_nan_is_refused(which):
     bad = PHOTO.astype(np.float32) / 255
     bad[3, 4, 1] = np.nan
     given = {"photo": PHOTO, "reference": REFERENCE, "mask": None, which: bad}
-    with pytest.raises(InputError, match=r"1 values? (is|are) NaN, infinite or above"):
+    with pytest.raises(InputError, match=r"1 values? (is|are) NaN, infinite or beyond"):
         glocal.recolor(given["photo"], given["reference"], mask=given["mask"])
 
 
@@ -196,7 +196,7 @@ def test_nan_is_refused(which):
 def test_numbers_that_leave_float32_are_refused(call):
     bad = PHOTO / 255
     bad[3, 4, 1] = 1e39
-    with pytest.raises(InputError, match=r"`photo`: 1 values are NaN, infinite or above 1e\+38. Replace or scale"):
+    with pytest.raises(InputError, match=r"`photo`: 1 values are NaN, infinite or beyond 1e\+38. Replace or scale"):
         call(bad, REFERENCE)
 
 

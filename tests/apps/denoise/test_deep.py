@@ -192,6 +192,15 @@ def test_orthogonalize_gives_singular_values_near_one() -> None:
         assert values.max() < 1.4
 
 
+def test_the_decay_shrinks_matrices_and_nothing_else() -> None:
+    layer = torch.nn.Linear(3, 2)
+    weight, bias = layer.weight.detach().clone(), layer.bias.detach().clone()
+    FlatMuon(layer, decay=0.0, matrix_decay=0.5).step(0 * layer(torch.ones(1, 3)).sum(), torch.tensor(0.1))
+    torch.testing.assert_close((layer.weight.data, layer.bias.data), (0.95 * weight, bias))
+    plan = replace(PLAN, matrix_decay=0.5)
+    assert Training(TINY, crops(), plan).optimizer.matrix_decay == 0.5
+
+
 def test_flat_muon_solves_a_regression_and_ignores_nan() -> None:
     torch.manual_seed(0)
     layer, wanted = torch.nn.Linear(6, 4), torch.randn(4, 6)

@@ -350,7 +350,7 @@ def test_damaged_and_foreign_weights_are_named(tmp_path):
             r"`sigma` \(=25\) must be above 0 and at most 10, in units of \[0, 1\]",
         ),
         (np.zeros((5, 5)), {}, InputError, r"\(h=5, w=5\) is smaller than 8 x 8.*Use a larger one"),
-        (np.full((20, 20), np.nan), {}, InputError, "400 values are NaN, infinite or above"),
+        (np.full((20, 20), np.nan), {}, InputError, "400 values are NaN, infinite or beyond"),
         (
             np.zeros((20, 20)),
             {"model": "big"},

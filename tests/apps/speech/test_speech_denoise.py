@@ -16,6 +16,7 @@ from glocal.apps.speech.models import FrameDenoiser, SampleDenoiser, load_frames
 from glocal.apps.speech.wiener import wiener
 from glocal.errors import ArgumentError, InputError, ModelError
 from glocal.files.model_files import MODELS
+from glocal.kernels.cpu import threads
 
 SAMPLE = samples.path("speech.wav")
 
@@ -159,6 +160,25 @@ def test_blocks_equal_the_whole_signal(clean, model, block, length):
     cut = np.concatenate(parts)[:, 0]
     assert len(cut) == len(whole)
     assert 10 * np.log10(np.square(cut - whole).sum() / np.square(whole).sum()) < -100
+
+
+@pytest.mark.parametrize(("backend", "sharing"), [("cpu", 2), ("portable", 1)])
+def test_frames_leave_the_threads_to_the_kernels(clean, monkeypatch, backend, sharing):
+    monkeypatch.setenv("GLOCAL_BACKEND", backend)
+    net, seen, before = load_frames(), [], torch.get_num_threads()
+    inner = net.denoise_rows
+
+    def watched(*args):
+        seen.append((torch.get_num_threads(), threads.count()))
+        return inner(*args)
+
+    monkeypatch.setattr(net, "denoise_rows", watched)
+    try:
+        torch.set_num_threads(2)
+        FrameDenoiser(net, sigma=None)(clean[:16000, None].astype(np.float32), 0, 16000)
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [(1, sharing)]
 
 
 def test_the_number_of_threads_is_put_back(noisy):

@@ -248,6 +248,9 @@ def test_a_dry_run_misses_the_device_that_the_run_misses(folder, capsys):
             missing = "error: denoise: the device 'cuda' is not available here. Try: use cpu."
             assert missing in capsys.readouterr().err
     assert run(["denoise", "photo.png", "gray.png", "-o", "out/", "--device", "cuda", "--dry-run"]) == 1
+    Image.open("photo.png").save("there.png")
+    for more in ([], ["--dry-run"]):
+        assert run(["denoise", "photo.png", "-o", "there.png", "--device", "cuda", "--skip-existing", *more]) == 0
 
 
 def test_a_backend_that_is_none_is_wrong_usage(folder, capsys, monkeypatch):

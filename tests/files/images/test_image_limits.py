@@ -161,7 +161,7 @@ def test_not_finite_pixels(tmp_path):
     with pytest.raises(InputError) as caught:
         to_srgb(read_image(tmp_path / "a.tif"))
     assert str(caught.value) == (
-        f"read image ({tmp_path / 'a.tif'}): 3 values are NaN, infinite or above 1e+38. Replace or scale them first."
+        f"read image ({tmp_path / 'a.tif'}): 3 values are NaN, infinite or beyond 1e+38. Replace or scale them first."
     )
 
 

@@ -71,7 +71,7 @@ def test_alpha_follows_a_new_size():
         ),
         (
             np.full((2, 3, 3), np.nan),
-            "picture_from: `value`: 18 values are NaN, infinite or above 1e+38. Replace or scale them first.",
+            "picture_from: `value`: 18 values are NaN, infinite or beyond 1e+38. Replace or scale them first.",
         ),
         ([1, 2], "picture_from: `value` is a list, not an image. Pass an array, a tensor, a PIL.Image or a path."),
     ],

@@ -138,7 +138,10 @@ class DeepDenoiser(nn.Module):
         return self
 
     def _head(self, x: Tensor) -> Tensor:
-        """Compute the first layer in float32 at least: it sees the picture, which bfloat16 would round by half a gray level."""
+        """Compute the first layer in float32 at least: it sees the picture, which bfloat16 would round by half a gray level.
+
+        Autocast may still choose another dtype.
+        """
         filters = self.head.weight
         filters = filters.to(torch.promote_types(filters.dtype, torch.float32))
         x = x.to(filters.dtype, memory_format=torch.channels_last)

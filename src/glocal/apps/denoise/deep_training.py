@@ -50,6 +50,8 @@ class Plan:
         The highest noise level. The level of each crop is uniform between 0 and this.
     power
         The loss is the mean over the crops of `RMSE / sigma^power`.
+    matrix_decay
+        How much a step shrinks the matrices, see `FlatMuon`.
     """
 
     steps: int
@@ -60,6 +62,7 @@ class Plan:
     side: int = 128
     sigma: float = 55 / 255
     power: float = 0.55
+    matrix_decay: float = 0.0
 
     def rate_at(self, step: int) -> float:
         """Return the step size of a step, counted from 0.
@@ -120,7 +123,7 @@ class Training:
         if start is not None:
             _start_from(self.net, start)
         self.net.to(device)
-        self.optimizer = FlatMuon(self.net, dtype=dtype, plain=_PLAIN)
+        self.optimizer = FlatMuon(self.net, dtype=dtype, plain=_PLAIN, matrix_decay=plan.matrix_decay)
         self.generator = torch.Generator(device).manual_seed(seed)
         self.draws = torch.empty(plan.batch, DRAWS, device=device)
         self.noise = torch.empty(plan.batch, crops.channels, plan.side, plan.side, device=device)
@@ -290,7 +293,7 @@ class Training:
     def averaged(self) -> dict[str, Tensor]:
         """Return the averaged parameters by name, in float32 on the CPU, with the shapes that `DeepDenoiser` has."""
         found = self.optimizer.named(self.optimizer.mean)
-        return {name: found[name].cpu().contiguous() for name, _ in self.net.named_parameters()}
+        return {name: found[name].to("cpu", copy=True).contiguous() for name, _ in self.net.named_parameters()}
 
 
 def _start_from(net: DeepDenoiser, parameters: Mapping[str, Tensor]) -> None:

@@ -20,7 +20,7 @@ from glocal.apps.speech.stft import analysis_window
 from glocal.apps.speech.voice import VoiceNet, VoiceShape
 from glocal.errors import ModelError
 from glocal.files.model_files import read_model, write_model
-from glocal.kernels.cpu.threads import undisturbed
+from glocal.kernels.cpu.threads import kernels_share, one_thread, undisturbed
 
 RATE = 16000
 SHIPPED = "speech-frames"
@@ -60,7 +60,7 @@ class FrameDenoiser:
             power = max(self.sigma, 1e-6) ** 2 * float(analysis_window(self.net.shape.window).square().sum())
             floor = torch.full((1, 1, 1), power)
         signal = torch.from_numpy(np.ascontiguousarray(samples.T))
-        with undisturbed():
+        with undisturbed() if kernels_share() else one_thread():
             out, envelope = self.net.denoise_rows(signal, first, last, floor)
         return np.concatenate([out.T.numpy(), envelope.unsqueeze(1).numpy()], axis=1)
 

@@ -61,7 +61,7 @@ def to_srgb(picture: Picture) -> Array:
     Raises
     ------
     InputError
-        Float pixels that are NaN or infinite.
+        Float pixels that are NaN, infinite or beyond 1e38.
 
     Examples
     --------

@@ -196,9 +196,10 @@ def to_type(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def check_finite(array: Array, where: str) -> None:
-    """Raise an `InputError` if there is a NaN, an infinity or a number above `LARGEST` among the values."""
-    parts = (array[rows] for rows in row_bands(len(array)))
+    """Raise an `InputError` if there is a NaN, an infinity or a number beyond `LARGEST` among the values."""
+    kind = np.result_type(array.dtype, np.float32)  # LARGEST is infinite in float16
+    parts = (array[rows].astype(kind, copy=False) for rows in row_bands(len(array)))
     bad = sum(int(part.size - np.count_nonzero(np.abs(part) <= LARGEST)) for part in parts)
     if bad:
-        message = f"{where}: {bad} values are NaN, infinite or above {LARGEST:g}. Replace or scale them first."
+        message = f"{where}: {bad} values are NaN, infinite or beyond {LARGEST:g}. Replace or scale them first."
         raise InputError(message)

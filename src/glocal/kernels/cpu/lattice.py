@@ -82,7 +82,9 @@ def _convolver(x: Tensor, filters: Tensor, plans: Sequence[Plan], bias: Tensor |
     """Return what convolves x with the filters (d, c, m) by one of the plans, and adds the bias."""
     _, c, m = filters.shape
     signal, values = flat(x), filters.detach().numpy()
-    shift = np.zeros(m, values.dtype) if bias is None else bias.detach().numpy()
+    shift = np.zeros(m, values.dtype)
+    if bias is not None:
+        shift[:] = bias.detach().numpy()
     layouts = {_layout(plan): plan for plan in plans}
     packed = {layout: (_pack(values, plan), _pack_bias(shift, plan)) for layout, plan in layouts.items()}
 

@@ -10,6 +10,7 @@ is dilated. Each function works on the boxes `first` to `last - 1`; any cut give
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +22,10 @@ from glocal.kernels.cpu.packing import fill
 from glocal.kernels.cpu.tiles import INDEX, MANY, MAX_VECTORS, ROWS, TILE_BYTES, Code, product
 
 # Rows of a tile of 1, 2, ... vectors. Fewer than in `product`: their addresses must fit into registers too.
-HEIGHTS = (12, 6, 6, 4, 4, 3, 3, 2) if MANY else ROWS
-POINTERS = 6 if MANY else 8  # rows with an address of their own; the rows after them are as far from those as from here
+HEIGHTS = (8, 6, 6, 4, 4, 3, 3, 2) if MANY else ROWS
+TALL = 12 if MANY else HEIGHTS[0]  # rows of the other tile of one vector, for where many rows are left
+STEP = gcd(HEIGHTS[0], TALL)  # from HEIGHTS[0] on, every multiple of this is a number of whole tiles of one vector
+POINTERS = 6  # rows of a tall tile with an address of their own; the others lie this many rows after them
 STRIP = 40  # vertices whose gradient stays in the first-level cache
 SPARE = 16 * TILE_BYTES  # numbers that whole tiles may read beyond the end of a buffer
 
@@ -100,6 +103,39 @@ def load(x, c, region, batch, t, y, column, rows, columns, out):
                 out[target + k] = x[source + k]
 
 
+def _write_tile(code: Code, values: Any, across: int, height: int, pointers: int) -> None:
+    """Write one tile of `stencil`, `height` rows of `across` vectors; `pointers` rows have an address of their own."""
+    a, ar, steps, segments, inner, b, bk, bias, c, cr = values
+    builder = code.builder
+    starts = [code.at(a, builder.mul(ar, INDEX(r))) for r in range(pointers)]
+    skips = [builder.mul(ar, INDEX(r)) for r in range(0, height, pointers)]  # of the rows without one
+
+    def segment(s: Any, sums: list[Any]) -> list[Any]:
+        step = code.load(builder.add(steps, builder.mul(s, INDEX(8))), INDEX)
+        here = [code.at(start, step) for start in starts]
+        first = code.at(b, builder.mul(builder.mul(s, inner), bk))
+
+        def body(k: Any, sums: list[Any]) -> list[Any]:
+            row = code.at(first, builder.mul(k, bk))
+            right = [code.load(builder.add(row, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
+            places = [builder.add(k, skip) for skip in skips]
+            result = []
+            for r in range(height):
+                address = code.at(here[r % pointers], places[r // pointers])
+                left = code.spread(code.load(address, code.number))
+                result += [code.step(left, right[v], sums[r * across + v]) for v in range(across)]
+            return result
+
+        return code.loop(inner, sums, body)
+
+    sums = code.loop(segments, [code.zero] * (height * across), segment)
+    last = [code.load(builder.add(bias, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
+    for r in range(height):
+        row = code.at(c, builder.mul(cr, INDEX(r)))
+        for v in range(across):
+            code.store(builder.fadd(sums[r * across + v], last[v]), builder.add(row, INDEX(v * TILE_BYTES)))
+
+
 @intrinsic
 def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: Any, segments: Any, inner: Any, b: Any,
                   bk: Any, bias: Any, c: Any, cr: Any) -> Any:  # fmt: skip
@@ -107,42 +143,22 @@ def _stencil_tile(typing: Any, like: Any, vectors: Any, a: Any, ar: Any, steps: 
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         code = Code(context, builder, like.dtype, TILE_BYTES)
-        _, vectors, a, ar, steps, segments, inner, b, bk, bias, c, cr = args
-
-        def write(across: int) -> None:
-            height = HEIGHTS[across - 1]
-            starts = [code.at(a, builder.mul(ar, INDEX(r))) for r in range(min(height, POINTERS))]
-            skips = [builder.mul(ar, INDEX(r)) for r in range(0, height, POINTERS)]
-
-            def segment(s: Any, sums: list[Any]) -> list[Any]:
-                step = code.load(builder.add(steps, builder.mul(s, INDEX(8))), INDEX)
-                here = [code.at(start, step) for start in starts]
-                first = code.at(b, builder.mul(builder.mul(s, inner), bk))
-
-                def body(k: Any, sums: list[Any]) -> list[Any]:
-                    row = code.at(first, builder.mul(k, bk))
-                    right = [code.load(builder.add(row, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
-                    result = []
-                    places = [builder.add(k, skip) for skip in skips]
-                    for r in range(height):
-                        address = code.at(here[r % POINTERS], places[r // POINTERS])
-                        left = code.spread(code.load(address, code.number))
-                        result += [code.step(left, right[v], sums[r * across + v]) for v in range(across)]
-                    return result
-
-                return code.loop(inner, sums, body)
-
-            sums = code.loop(segments, [code.zero] * (height * across), segment)
-            last = [code.load(builder.add(bias, INDEX(v * TILE_BYTES)), code.vector) for v in range(across)]
-            for r in range(height):
-                row = code.at(c, builder.mul(cr, INDEX(r)))
-                for v in range(across):
-                    code.store(builder.fadd(sums[r * across + v], last[v]), builder.add(row, INDEX(v * TILE_BYTES)))
-
-        code.choose(vectors, MAX_VECTORS, write)
+        code.choose(args[1], MAX_VECTORS, lambda n: _write_tile(code, args[2:], n, HEIGHTS[n - 1], HEIGHTS[n - 1]))
         return context.get_dummy_value()
 
     return types.void(like, *[types.int64] * 11), generate
+
+
+@intrinsic
+def _tall_tile(typing: Any, like: Any, a: Any, ar: Any, steps: Any, segments: Any, inner: Any, b: Any, bk: Any, bias: Any,
+               c: Any, cr: Any) -> Any:  # fmt: skip
+    """One tile of `stencil`: TALL rows of one vector."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _write_tile(Code(context, builder, like.dtype, TILE_BYTES), args[1:], 1, TALL, POINTERS)
+        return context.get_dummy_value()
+
+    return types.void(like, *[types.int64] * 10), generate
 
 
 @njit(nogil=True, cache=True)
@@ -151,10 +167,14 @@ def stencil(like, rows, vectors, a, ar, steps, inner, b, bk, bias, c, cr):
 
     A, B, C and the bias are addresses; the rows of B and C are `bk` and `cr` apart, and `vectors` vectors of C are written.
     """
-    height = HEIGHTS[vectors - 1]
-    for r in range(0, rows, height):
-        _stencil_tile(like, vectors, a + r * ar * like.itemsize, ar, steps.ctypes.data, steps.size, inner, b, bk, bias,
-                      c + r * cr * like.itemsize, cr)  # fmt: skip
+    height, r, itemsize = HEIGHTS[vectors - 1], 0, like.itemsize
+    while vectors == 1 and (height < rows - r <= TALL or rows - r > 2 * height):
+        _tall_tile(like, a + r * ar * itemsize, ar, steps.ctypes.data, steps.size, inner, b, bk, bias,
+                   c + r * cr * itemsize, cr)  # fmt: skip
+        r += TALL
+    for row in range(r, rows, height):
+        _stencil_tile(like, vectors, a + row * ar * itemsize, ar, steps.ctypes.data, steps.size, inner, b, bk, bias,
+                      c + row * cr * itemsize, cr)  # fmt: skip
 
 
 @njit(nogil=True, cache=True)
@@ -165,7 +185,7 @@ def convolve(x, packed, bias, region, c, m, phases, vectors, chunks, first, last
     so that few maps still fill a vector; 0 means that the rows of the product are the rows of the box, for a narrow region.
     """
     itemsize, steps, inner = x.itemsize, region.steps, region.inner
-    width, tile = vectors * (TILE_BYTES // itemsize), HEIGHTS[vectors - 1]
+    width, tile = vectors * (TILE_BYTES // itemsize), HEIGHTS[vectors - 1] if vectors > 1 else TALL
     together = max(1, phases)
     high, wide = buffer_shape(region)
     buffer = np.zeros(region.size[0] * high * wide * c + (2 * tile * together + SPARE) * c + tile * wide * c, x.dtype)
@@ -178,8 +198,9 @@ def convolve(x, packed, bias, region, c, m, phases, vectors, chunks, first, last
         # A product may be wider than its row in y, and goes in whole tiles. What it spills lies in the next rows, which
         # are written after it, except at the end of the box and between chunks: there it takes the way of `result`.
         spill = chunks > 1 and together * m != chunks * width
-        direct = max(0, (columns * m - chunks * width) // (together * m) + 1) // tile * tile
-        if spill or phases == 0:
+        step = tile if vectors > 1 else STEP
+        direct = max(0, (columns * m - chunks * width) // (together * m) + 1) // step * step
+        if spill or phases == 0 or direct < HEIGHTS[vectors - 1]:
             direct = 0
         for q in range(chunks):
             b, skip = packed.ctypes.data + q * steps.size * inner * width * itemsize, q * width
@@ -192,6 +213,8 @@ def convolve(x, packed, bias, region, c, m, phases, vectors, chunks, first, last
                 groups = (lines + together - 1) // together
                 left, out = buffer.ctypes.data + a * itemsize, y.ctypes.data + (place + skip) * itemsize
                 stencil(x, direct, vectors, left, ar, steps, inner, b, width, one, out, pitch)
+                if groups == direct:
+                    continue
                 left += direct * ar * itemsize
                 stencil(x, groups - direct, vectors, left, ar, steps, inner, b, width, one, result.ctypes.data, width)
                 for i in range(groups - direct):

@@ -58,7 +58,7 @@ def undisturbed() -> Iterator[None]:
     another is inside starts with one thread, as torch hands down the number that is set then.
     """
     global _count, _inside
-    if not _kernels_share():
+    if not kernels_share():
         yield
         return
     with one_thread() as before:
@@ -73,7 +73,8 @@ def undisturbed() -> Iterator[None]:
                     _count = None
 
 
-def _kernels_share() -> bool:
+def kernels_share() -> bool:
+    """Whether `share` computes the layers on the CPU: the backend is `cpu`."""
     from glocal.kernels import select
 
     return select.chosen("graph_conv", "cpu").name == "cpu"
