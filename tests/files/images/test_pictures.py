@@ -5,7 +5,7 @@ from PIL import Image
 from glocal.errors import ArgumentError, InputError
 from glocal.files.images.colors import from_srgb, to_srgb, white_of
 from glocal.files.images.image_like import as_given, picture_from
-from glocal.files.images.picture import Picture, to_depth
+from glocal.files.images.picture import Picture, check_finite, to_depth
 from glocal.files.images.write import write_image
 
 
@@ -125,3 +125,8 @@ def test_integers_that_cannot_hold_a_larger_range_say_so(tmp_path):
         "PNG holds no float values: saved as 16",
         "values outside of [0, 1] clipped: 16 bits hold no others",
     )
+
+
+def test_infinities_of_half_precision_are_found():
+    with pytest.raises(InputError, match="here: 1 values are NaN, infinite or beyond 1e"):
+        check_finite(np.array([[1, np.inf, -65504]], np.float16), "here")
